@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// prefix begins the names of everything that a run makes on the servers.
+// prefix begins the names of everything that a run creates on the servers.
 const prefix = "waybill_bench_"
 
-// bench is one run: the servers, and what it was told.
+// bench is one run: the servers, and its settings.
 type bench struct {
 	settings
 	admin        *pgxpool.Pool
@@ -50,7 +50,7 @@ func (b *bench) close() {
 	b.admin.Close()
 }
 
-// describe names what the figures depend on, and nothing that is private to the machine.
+// describe returns what the figures depend on, without anything private about the machine.
 func (b *bench) describe(ctx context.Context) (string, error) {
 	var postgres string
 	if err := b.admin.QueryRow(ctx, "SELECT split_part(current_setting('server_version'), ' ', 1)").Scan(&postgres); err != nil {
@@ -78,8 +78,8 @@ func versionOf(label string, d destination) string {
 
 func newName() string { return fmt.Sprintf("%s%08x", prefix, rand.Uint32()) }
 
-// take locks a name, so that no other run takes what bears it for a leftover. It reports
-// whether the name was free.
+// take locks a name, so that no other run treats objects of that name as leftovers. It
+// reports whether the name was free.
 func (b *bench) take(ctx context.Context, name string) (ok bool, err error) {
 	err = b.lock.QueryRow(ctx, "SELECT pg_try_advisory_lock(hashtext($1))", name).Scan(&ok)
 	return ok, err
@@ -112,7 +112,7 @@ func (b *bench) removeLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// drop removes everything that bears a name and gives the name back.
+// drop removes everything with a name and releases the name.
 func (b *bench) drop(name string) {
 	for _, kind := range []string{toNATS, toRabbit, toRedis} {
 		d := b.destination(kind)

@@ -13,22 +13,22 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// In flight at once, of either side: four batches of a relay's defaults.
+// In flight at once, for either contender: four batches of a relay's defaults.
 const (
 	sendBatch   = 100
 	sendBatches = 4
 	window      = sendBatch * sendBatches
 )
 
-// traffic publishes messages until n are confirmed, and receives n, acknowledges each, and says when
-// the last one was: a subscription may take its time to end.
+// traffic publishes messages until n are confirmed, and receives n, acknowledges each, and reports
+// when the last one was: a subscription may take long to end.
 type traffic interface {
 	publish(ctx context.Context, n int) error
 	receive(ctx context.Context, n int) (last time.Time, err error)
 	close()
 }
 
-// brokerPair are an adapter and its client library's own loop, on one stream or queue each.
+// brokerPair is an adapter and a loop with its client library, on one stream or queue each.
 type brokerPair struct {
 	name   string
 	byHand func(ctx context.Context, w *world, payload []byte) (traffic, error)
@@ -41,8 +41,8 @@ var brokerPairs = []brokerPair{
 	{toRedis, redisByHand, redisAdapter},
 }
 
-// runBrokers measures each adapter beside the loop that one would write with its client library,
-// which puts the same bytes on the wire and acknowledges each message.
+// runBrokers compares each adapter with the loop that one would write with its client library, which
+// puts the same bytes on the wire and acknowledges each message.
 func runBrokers(ctx context.Context, b *bench) (rows []row, _ error) {
 	for _, pair := range brokerPairs {
 		hand, ours, err := b.compareTraffic(ctx, pair)
@@ -81,7 +81,7 @@ func (b *bench) compareTraffic(ctx context.Context, pair brokerPair) (hand, ours
 	return hand, ours, nil
 }
 
-// addRates publishes a backlog and receives it, each on its own.
+// addRates publishes a backlog and then receives it.
 func (b *bench) addRates(ctx context.Context, open func(context.Context, *world, []byte) (traffic, error), r *rates) error {
 	return b.inWorld(ctx, func(w *world) error {
 		t, err := open(ctx, w, make([]byte, b.payload))
@@ -141,7 +141,8 @@ func (t adapterTraffic) batch(n int) []contract.Outgoing {
 	return list
 }
 
-// message is the same but for its id, by hand and by the adapter.
+// message returns the same message, except for its id, for the hand-written loop and for the
+// adapter.
 func (t adapterTraffic) message() *waybill.Message {
 	m := &waybill.Message{Topic: topic, Type: topic, Source: "bench", Key: "key", Payload: t.payload}
 	m.Complete()

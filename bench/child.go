@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// child is a process that does a job.
+// child is a process that runs a job.
 type child struct {
 	cmd   *exec.Cmd
 	input io.WriteCloser
 	news  chan struct{} // something has changed
-	gone  chan struct{} // closed when nothing more will come
+	gone  chan struct{} // closed after the last report
 
 	mu   sync.Mutex
 	last report
@@ -62,7 +62,7 @@ func (c *child) listen(output io.Reader) {
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
 		c.mu.Lock()
-		err := json.Unmarshal(lines.Bytes(), &c.last) // what a report does not name stays
+		err := json.Unmarshal(lines.Bytes(), &c.last) // fields that a report does not set stay
 		if c.last.Error != "" {
 			c.err = errors.New(c.last.Error)
 		} else if err != nil {
@@ -71,7 +71,7 @@ func (c *child) listen(output io.Reader) {
 		c.mu.Unlock()
 		c.tell()
 	}
-	_ = c.cmd.Wait() // a child that fails has said why
+	_ = c.cmd.Wait() // a child that fails has reported why
 	close(c.gone)
 }
 
@@ -88,7 +88,7 @@ func (c *child) state() (report, error) {
 	return c.last, c.err
 }
 
-// patience is how long a child may do nothing before the bench gives up.
+// patience is how long a child may make no progress before the bench aborts.
 const patience = 2 * time.Minute
 
 // until waits for a report that satisfies done.
@@ -123,13 +123,13 @@ func (c *child) until(ctx context.Context, done func(report) bool) error {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// begin lets the child start.
+// begin makes the child start.
 func (c *child) begin() error {
 	_, err := c.input.Write([]byte{'\n'})
 	return err
 }
 
-// stop lets the child end in order and waits for that.
+// stop ends the child gracefully and waits for that.
 func (c *child) stop() error {
 	_ = c.input.Close() // a child that has ended has closed it
 	<-c.gone

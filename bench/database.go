@@ -18,10 +18,10 @@ import (
 	"github.com/waybill-go/waybill/store/sqlitestore"
 )
 
-// dialect is what MariaDB and SQLite say differently.
+// dialect is how MariaDB and SQLite differ.
 type dialect struct {
 	name    string
-	writers int    // connections that write at the same time
+	writers int    // connections that write concurrently
 	version string // the query for it
 	tables  []string
 	empty   string // begins the statement that empties a table
@@ -29,7 +29,7 @@ type dialect struct {
 	orNone  string // ends it
 }
 
-// The lean table is what a team needs that writes its outbox itself: a position, and what is sent.
+// The lean table is the least that a hand-written outbox needs: a position, and the message.
 var (
 	mariaDB = dialect{
 		name: "MariaDB", writers: connections, version: "SELECT version()", empty: "TRUNCATE TABLE ", ignore: "INSERT IGNORE",
@@ -54,7 +54,7 @@ CREATE TABLE lean (
 // filled are the tables that contenders fill.
 var filled = []string{"business", "lean", "waybill_outbox", "waybill_outbox_archive", "waybill_inbox"}
 
-// database is one of its own, with the tables of waybill, of the business and the lean one.
+// database is a separate database, with the tables of waybill, of the business and the lean one.
 type database struct {
 	*bench
 	dialect
@@ -62,7 +62,7 @@ type database struct {
 	db     *sql.DB
 	store  sqlStore
 	writer *outbox.Writer[*sql.Tx]
-	remove func() // what holds the database; it is closed by then
+	remove func() // drops the database, after it is closed
 }
 
 // sqlStore is what contenders need of a store on database/sql.
@@ -72,7 +72,7 @@ type sqlStore interface {
 	contract.Source
 }
 
-// openMariaDB makes a database on the server.
+// openMariaDB creates a database on the server.
 func openMariaDB(ctx context.Context, b *bench) (*database, error) {
 	cfg, err := mysql.ParseDSN(b.mysql)
 	if err != nil {
@@ -84,11 +84,11 @@ func openMariaDB(ctx context.Context, b *bench) (*database, error) {
 	}
 	name := newName()
 	if _, err := server.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
-		_ = server.Close() // it has nothing of ours
+		_ = server.Close() // it holds nothing of ours
 		return nil, fmt.Errorf("MariaDB: %w", err)
 	}
 	d := &database{bench: b, dialect: mariaDB, remove: func() {
-		_, _ = server.Exec("DROP DATABASE " + name) // what is left bears the prefix
+		_, _ = server.Exec("DROP DATABASE " + name) // leftovers have the prefix
 		_ = server.Close()
 	}}
 	cfg.DBName = name
@@ -105,7 +105,7 @@ func openMariaDB(ctx context.Context, b *bench) (*database, error) {
 // sqliteOptions are those that sqlitestore recommends.
 const sqliteOptions = "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_txlock=immediate"
 
-// openSQLite makes a file in a directory of its own.
+// openSQLite creates a file in a new directory.
 func openSQLite(ctx context.Context, b *bench) (*database, error) {
 	dir, err := os.MkdirTemp("", prefix)
 	if err != nil {
@@ -122,7 +122,8 @@ func openSQLite(ctx context.Context, b *bench) (*database, error) {
 	})
 }
 
-// open connects, and makes the store by migrated and the other tables. After an error nothing is left.
+// open connects, and creates the store by migrated and the other tables. After an error nothing is
+// left.
 func (d *database) open(ctx context.Context, driver, dsn string, migrated func(*sql.DB) (sqlStore, error)) (*database, error) {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
@@ -180,7 +181,7 @@ func (d *database) emptyAll(ctx context.Context) error {
 	return nil
 }
 
-// inTransaction runs do in a transaction, as everybody does with database/sql.
+// inTransaction runs do in a transaction, as is usual with database/sql.
 func (d *database) inTransaction(ctx context.Context, do func(*sql.Tx) error) error {
 	tx, err := d.db.BeginTx(ctx, nil)
 	if err != nil {

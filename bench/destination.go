@@ -30,7 +30,7 @@ const (
 // topic is what every message is published to.
 const topic = "orders"
 
-// destination is where messages go: a stream, or an exchange with one queue, of its own.
+// destination is where messages go: a separate stream, or exchange with one queue.
 type destination struct{ Kind, URL, Name string }
 
 func (b *bench) destination(kind string) destination {
@@ -45,15 +45,15 @@ func (b *bench) destination(kind string) destination {
 	return destination{Kind: kind}
 }
 
-// publisher is what an emptied backlog has gone to.
+// publisher is what a drained backlog was published to.
 type publisher struct {
 	contract.Publisher
-	taken func() int64 // what it has counted itself; nil if its broker counts
+	taken func() int64 // its own count; nil if its broker counts
 	close func()
 }
 
-// open connects and makes the stream, or the exchange and the queue, unless they exist:
-// RabbitMQ would confirm what it cannot route.
+// open connects and creates the stream, or the exchange and the queue, unless they exist:
+// RabbitMQ would confirm unroutable messages.
 func (d destination) open(ctx context.Context) (*publisher, error) {
 	switch d.Kind {
 	case toNATS:
@@ -89,7 +89,7 @@ func (d destination) openRabbit(ctx context.Context) (*publisher, error) {
 	return &publisher{Publisher: b.Publisher(), close: func() { b.Close() }}, nil
 }
 
-// nothing is a publisher that takes everything.
+// nothing is a publisher that accepts everything.
 type nothing struct{ taken atomic.Int64 }
 
 func (n *nothing) Send(_ context.Context, msgs []contract.Outgoing) func() []error {
@@ -131,8 +131,8 @@ func (d destination) askRabbit(context.Context) (n int, _ error) {
 	})
 }
 
-// remove deletes the stream, or the queue and the exchange. It may fail: there may be none,
-// and what is left has a name of its own and is found by the next run.
+// remove deletes the stream, or the queue and the exchange. It may fail: it may not exist,
+// and leftovers have a unique name and are found by the next run.
 func (d destination) remove() {
 	switch d.Kind {
 	case toNATS:

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// contender is a way to empty a backlog.
+// contender is a way to drain a backlog.
 type contender struct {
 	name  string
 	note  string
 	job   job
 	peer  string                                   // a key of peers; "" for ours
 	share int                                      // drains one share-th of the backlog, because it is slow; 0 is all
-	fill  func(context.Context, *world, int) error // makes and fills its tables; nil for ours
+	fill  func(context.Context, *world, int) error // creates and fills its tables; nil for ours
 }
 
 func floor() contender { return contender{name: "floor", note: floorNote, job: job{Role: "floor"}} }
 
 const floorNote = "a loop written by hand: one reader, batches of 500, asynchronous confirms, one DELETE; no retries, no second relay, no dead letters"
 
-// relays are the relay with its shipped defaults but for what the name says.
+// relays are the relay with its default settings except for what the name says.
 func relays() []contender {
 	return []contender{
 		{name: "relay", note: "shipped defaults, Retention: KeepNothing", job: job{Role: "relay"}},
@@ -30,7 +30,7 @@ func relays() []contender {
 	}
 }
 
-// runDrain empties a preloaded backlog to each destination, contenders in turn.
+// runDrain drains a preloaded backlog to each destination, alternating contenders.
 func runDrain(ctx context.Context, b *bench) ([]row, error) {
 	var rows []row
 	for _, kind := range []string{toNothing, toNATS, toRabbit, toQuorum} {
@@ -46,7 +46,7 @@ func runDrain(ctx context.Context, b *bench) ([]row, error) {
 	return rows, nil
 }
 
-// drained is what one run has shown.
+// drained is the result of one run.
 type drained struct {
 	rate       float64 // messages per second
 	cpu        float64 // seconds per 100,000 messages, of all processes but the bench
@@ -57,8 +57,8 @@ type drained struct {
 	memory     float64 // MB at most
 }
 
-// compete runs contenders in turn, as often as the bench repeats, and returns their runs in
-// the order of list.
+// compete runs contenders alternately, as often as the bench repeats, and returns their runs
+// in the order of list.
 func (b *bench) compete(ctx context.Context, list []contender, to destination, postgres string) ([][]drained, error) {
 	runs := make([][]drained, len(list))
 	for range b.repeats {
@@ -73,8 +73,8 @@ func (b *bench) compete(ctx context.Context, list []contender, to destination, p
 	return runs, nil
 }
 
-// drainOnce makes a backlog in a world of its own and lets the contender empty it. The
-// contender reaches PostgreSQL at the given URL, which may lead through a proxy.
+// drainOnce creates a backlog in a new world and lets the contender drain it. The contender
+// reaches PostgreSQL at the given URL, which may be that of a proxy.
 func (b *bench) drainOnce(ctx context.Context, c contender, to destination, postgres string) (d drained, _ error) {
 	return d, b.inWorld(ctx, func(w *world) (err error) {
 		n := max(1, b.messages/max(1, c.share))
@@ -136,8 +136,8 @@ func (w *world) drain(ctx context.Context, j job, to destination, postgres strin
 	return d, w.checkCount(ctx, c, to, j.Messages)
 }
 
-// checkCount compares the broker's own count with what was to be sent: nothing is to be
-// measured that has not arrived.
+// checkCount compares the broker's own count with the expected one: only messages that have
+// arrived may be measured.
 func (w *world) checkCount(ctx context.Context, c *child, to destination, want int) error {
 	direct := w.destination(to.Kind)
 	direct.Name = to.Name
@@ -155,7 +155,7 @@ func (w *world) checkCount(ctx context.Context, c *child, to destination, want i
 	return nil
 }
 
-// meter takes the counters before a run, so that it can tell afterwards what the run took.
+// meter reads the counters before a run, so that it can report afterwards what the run used.
 type meter struct {
 	w         *world
 	child     *child
@@ -173,7 +173,7 @@ func (w *world) meter(ctx context.Context, c *child, kind string) *meter {
 	if kind != toNothing {
 		m.broker = servers(w.destination(kind).URL)
 	}
-	if len(m.pids) > 0 { // else the servers are elsewhere
+	if len(m.pids) > 0 { // else the servers are remote
 		m.pids = append(m.pids, c.pid())
 	}
 	m.wal, m.err = one[string](ctx, w, "SELECT pg_current_wal_insert_lsn()::text")
@@ -199,7 +199,7 @@ func (m *meter) read(ctx context.Context, n int) (d drained, err error) {
 	return d, err
 }
 
-// targets are what a contender should reach; a nil bound is none.
+// targets are the targets of a contender; a nil bound is none.
 type targets struct {
 	ratio, cpu, statements *bound
 	wal                    bool // no more than the floor's

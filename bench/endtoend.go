@@ -17,7 +17,8 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// ends are the processes that publish what is in the outbox and handle it. Relay and handlers share a pool.
+// ends are the processes that publish and handle the messages of the outbox. Relay and handlers share a
+// pool.
 func ends() []contender {
 	const size = 2 * connections
 	return []contender{
@@ -29,7 +30,7 @@ func ends() []contender {
 	}
 }
 
-// runEndToEnd lets each of ends handle a backlog, in turn.
+// runEndToEnd lets each of ends handle a backlog, alternately.
 func runEndToEnd(ctx context.Context, b *bench) ([]row, error) {
 	list := ends()
 	runs := make([][]drained, len(list))
@@ -48,7 +49,7 @@ func runEndToEnd(ctx context.Context, b *bench) ([]row, error) {
 	return endToEndRows(n, list, runs), nil
 }
 
-// handleBacklog lets the job's process handle n messages that are in the outbox, each of them once.
+// handleBacklog lets the job's process handle n messages of the outbox, each of them once.
 func (b *bench) handleBacklog(ctx context.Context, j job, n int) (d drained, _ error) {
 	return d, b.inWorld(ctx, func(w *world) (err error) {
 		if err := w.exec(ctx, businessTableSQL); err != nil {
@@ -91,7 +92,7 @@ func endToEndRows(n int, list []contender, runs [][]drained) []row {
 	return rows
 }
 
-// endToEndJob runs a relay and a consumer. What is done with is what has been handled.
+// endToEndJob runs a relay and a consumer. Handled messages count as done.
 func endToEndJob(ctx context.Context, c *client) error {
 	pool, err := openPool(ctx, c.Postgres, c.Connections, &c.tracer)
 	if err != nil {
@@ -126,7 +127,7 @@ func endToEndJob(ctx context.Context, c *client) error {
 	return together(run, r.Run, receiver.Run)
 }
 
-// together runs several until all have ended. One that ends lets the others end.
+// together runs several functions until all have ended. When one ends, the others are cancelled.
 func together(ctx context.Context, list ...func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -144,7 +145,7 @@ func together(ctx context.Context, list ...func(context.Context) error) error {
 	return errors.Join(errs...)
 }
 
-// endToEndByHand is the least that anybody must do who writes both by hand.
+// endToEndByHand is the minimum for a hand-written relay and consumer.
 func endToEndByHand(ctx context.Context, c *client) error {
 	return c.publishing(ctx, func(run context.Context, pool *pgxpool.Pool, pub *publisher) error {
 		return together(run,
@@ -153,8 +154,8 @@ func endToEndByHand(ctx context.Context, c *client) error {
 	})
 }
 
-// receiveByHand handles what comes from the stream, as many messages at a time as the consumer has
-// handlers, with as many ahead as it fetches.
+// receiveByHand handles messages of the stream, as many concurrently as the consumer has handlers, with the
+// same prefetch.
 func (c *client) receiveByHand(ctx context.Context, pool *pgxpool.Pool) error {
 	return c.To.onNATS(func(_ *nats.Conn, js jetstream.JetStream) error {
 		durable, err := js.CreateConsumer(ctx, c.To.Name, jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: -1})
@@ -194,7 +195,7 @@ func (c *client) handleEach(ctx context.Context, pool *pgxpool.Pool, list jetstr
 	}
 }
 
-// received takes from the message what the gate needs.
+// received extracts from the message what the inbox insert needs.
 func received(in jetstream.Msg) *waybill.Message {
 	h := in.Headers()
 	return &waybill.Message{ID: h.Get("ce-id"), Type: h.Get("ce-type"), Source: h.Get("ce-source"), Tenant: waybill.DefaultTenant, Payload: in.Data()}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// experiment is one question, answered by rows of figures.
+// experiment is one experiment, whose results are rows of figures.
 type experiment struct {
 	name  string // of the -only flag, and of its section in the results
 	title string
@@ -16,7 +16,7 @@ type experiment struct {
 	run   func(ctx context.Context, b *bench) ([]row, error)
 }
 
-// experiments are all that there are, in the order in which they run.
+// experiments are all experiments, in the order in which they run.
 var experiments = []experiment{
 	{"drain", "Draining a backlog", "messages/s", runDrain},
 	{"recorder", "What a recording costs", "", runRecorder},
@@ -52,7 +52,7 @@ type row struct {
 	table   string // the heading of the table that it belongs to
 	name    string
 	figures []figure
-	note    string // what is special about it, or what it does not do
+	note    string // its particularities, or what it does not do
 	text    string // a plan, shown below the table
 }
 
@@ -61,7 +61,7 @@ type figure struct {
 	name   string
 	unit   string
 	values []float64
-	want   *bound // what its median should be; nil if it is for information
+	want   *bound // target of its median; nil if it is informational
 }
 
 // bound is a target.
@@ -119,7 +119,8 @@ func (f figure) verdict() string {
 	return "not met"
 }
 
-// number writes a value with three or four digits that matter, thousands separated.
+// number formats a value with three or four significant digits, thousands
+// separated.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case a == math.Trunc(a) && a < 1000:

@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// runExplain lets a relay work and asks PostgreSQL for the plan of each statement that the
-// relay sends about messages, with the values that it sends, just before it does.
+// runExplain runs a relay and asks PostgreSQL for the plan of each of its statements about
+// messages, with the same values, just before each runs.
 func runExplain(ctx context.Context, b *bench) (rows []row, _ error) {
 	n := b.size(1_000_000, 20_000)
 	for _, s := range []situation{
@@ -52,8 +52,8 @@ func (w *world) explain(ctx context.Context, s situation, n int) ([]row, error) 
 	return rows, nil
 }
 
-// explainBacklog makes the backlog, beside messages that wait for a retry: PostgreSQL would
-// read a table that is empty in any way.
+// explainBacklog creates the backlog, next to messages that wait for a retry: for an empty
+// table PostgreSQL might choose any plan.
 func (w *world) explainBacklog(ctx context.Context, s situation, n int) error {
 	if _, err := waitingMessages(ctx, w); err != nil {
 		return err
@@ -114,8 +114,8 @@ func (w *world) explainRelay(ctx context.Context, e *explainer, archive bool) (e
 // explainAfter is how many messages a relay settles while its statements are explained.
 const explainAfter = 1500
 
-// explainer is a tracer that explains statements before they run, on a connection of its own
-// and in a transaction that is rolled back. Of each statement it keeps the plan of the
+// explainer is a tracer that explains statements before they run, on a separate connection
+// and in a transaction that is rolled back. For each statement it keeps the plan of the
 // largest run.
 type explainer struct {
 	mu    sync.Mutex
@@ -183,7 +183,7 @@ var (
 	otherScan  = regexp.MustCompile(`(?:Seq|Bitmap Heap) Scan on outbox(?:_waiting|_archive\w*)? |Seq Scan on scheduled `) // the sequence's only row is read as it is
 )
 
-// planRows is the most rows that a node of the plan has given at once.
+// planRows is the most rows that a node of the plan has returned at once.
 func planRows(text string) int {
 	most := 0.0
 	for _, m := range actualRows.FindAllStringSubmatch(text, -1) {
@@ -193,8 +193,8 @@ func planRows(text string) int {
 	return int(most)
 }
 
-// planBuffers is how many pages the node that has looked at most has, with those below it.
-// That need not be the topmost: what a WITH deletes is not counted there.
+// planBuffers is the largest number of pages that a node has read, including the nodes below
+// it. That need not be the topmost: what a WITH deletes is not counted there.
 func planBuffers(text string) int {
 	text, _, _ = strings.Cut(text, "\nPlanning")
 	most := 0
@@ -220,7 +220,7 @@ func (p *plan) row(situation string) row {
 	}}
 }
 
-// name says what a statement does.
+// name describes what a statement does.
 func (p *plan) name() string {
 	has := func(text string) bool { return strings.Contains(p.sql, text) }
 	switch {

@@ -14,15 +14,15 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// feed is a broker in memory that always has another message. Of each hundred, or whatever
-// failing says, one fails twice: first in its batch, then by itself.
+// feed is an in-memory broker that always has another message. One of each hundred, or as
+// failing says, fails twice: first in its batch, then individually.
 type feed struct {
 	failing int // 0 for none
 
 	next  func() waybill.Message
 	made  atomic.Int64
 	acked atomic.Int64
-	fails sync.Map // *atomic.Int64 of what is left, by message id
+	fails sync.Map // *atomic.Int64 of the remaining failures, by message id
 }
 
 const failures = 2
@@ -47,7 +47,7 @@ func (f *feed) Subscribe(ctx context.Context, prefetch int, deliver func(contrac
 	}
 }
 
-// refuse returns the error of a handler that fails now.
+// refuse returns the error if the handler is to fail now.
 func (f *feed) refuse(m *waybill.Message) error {
 	if f.failing == 0 {
 		return nil
@@ -89,7 +89,7 @@ func (d *fed) Retry(_ context.Context, delay time.Duration) error {
 }
 
 // feed runs a consumer for a turn and returns how many messages per second it has
-// acknowledged, after a start that does not count.
+// acknowledged, after a warm-up that does not count.
 func (h *handling) feed(ctx context.Context, f *feed, cfg consumer.Config, many consumer.BatchHandler[pgx.Tx]) (float64, error) {
 	f.next = h.arrival
 	sub := consumer.Subscription{Group: "billing", Topics: []string{topic}}

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// situation is something that must not slow a drain down.
+// situation is a condition that must not slow a drain down.
 type situation struct {
 	name    string
 	note    string
@@ -18,7 +18,7 @@ type situation struct {
 	archive bool // drain into the archive, in the baseline too
 	foreign bool // another relay owns half of the lanes, in the baseline too
 
-	// arrange brings it about before the backlog is made, and returns how to end it.
+	// arrange establishes it before the backlog is created, and returns how to end it.
 	arrange func(ctx context.Context, w *world) (end func(), err error)
 }
 
@@ -32,7 +32,7 @@ var situations = []situation{
 	{name: "100,000 messages waiting for a retry", want: atLeast(95), arrange: waitingMessages},
 }
 
-// runFlat compares drains in each situation with drains without it, in turn.
+// runFlat compares drains in each situation with drains without it, alternately.
 func runFlat(ctx context.Context, b *bench) ([]row, error) {
 	var rows []row
 	for _, s := range situations {
@@ -95,7 +95,7 @@ func (b *bench) drainIn(ctx context.Context, s situation) (d drained, _ error) {
 	})
 }
 
-// memory is the most that a relay needs on a long backlog.
+// memory measures the peak memory of a relay with a long backlog.
 func (b *bench) memory(ctx context.Context) ([]row, error) {
 	long := *b
 	long.messages = b.size(1_000_000, 20_000)
@@ -127,7 +127,7 @@ func (w *world) moveOutbox(ctx context.Context, table, columns, values string) e
 }
 
 func archived(ctx context.Context, w *world) (func(), error) {
-	if _, err := w.store.MaintainArchive(ctx, contract.MaintainRequest{Retention: 7 * 24 * time.Hour, BatchSize: 1000}); err != nil { // makes today's partition
+	if _, err := w.store.MaintainArchive(ctx, contract.MaintainRequest{Retention: 7 * 24 * time.Hour, BatchSize: 1000}); err != nil { // creates today's partition
 		return nil, err
 	}
 	for left := w.size(2_000_000, 20_000); left > 0; left -= chunk {
@@ -171,10 +171,10 @@ func openWriter(ctx context.Context, w *world) (func(), error) {
 	return hold(ctx, w.url, pgx.TxOptions{}, "INSERT INTO waybill.outbox (topic, payload) VALUES ('"+topic+"', '{}')")
 }
 
-// keySet are keys by who owns their lanes.
+// keySet are keys by the owner of their lanes.
 type keySet struct{ ours, theirs []string }
 
-// anotherSQL gives half of the lanes to a relay that is not there.
+// anotherSQL gives half of the lanes to a relay that does not exist.
 const anotherSQL = `
 WITH another AS (
     INSERT INTO waybill.relays (node, started_at, expires_at) VALUES ('another', now(), now() + interval '1 day')
@@ -189,7 +189,7 @@ func (w *world) keysByOwner(ctx context.Context) (keys keySet, _ error) {
 	if err != nil {
 		return keys, err
 	}
-	defer func() { _ = tx.Rollback(ctx) }() // the rows were for looking only
+	defer func() { _ = tx.Rollback(ctx) }() // the rows were only for lookup
 	if _, err := tx.Exec(ctx, "INSERT INTO waybill.outbox (topic, key) SELECT $1, 'f' || i FROM generate_series(1, 2000) AS i", topic); err != nil {
 		return keys, err
 	}
@@ -198,7 +198,7 @@ SELECT array_agg(o.key) FILTER (WHERE l.owner IS NULL), array_agg(o.key) FILTER 
   FROM waybill.outbox o JOIN waybill.relay_lanes l USING (lane)`).Scan(&keys.ours, &keys.theirs)
 }
 
-// fillKeys enqueues n messages with the given keys in turn.
+// fillKeys enqueues n messages with the given keys in rotation.
 func (w *world) fillKeys(ctx context.Context, keys []string, n int) error {
 	return w.exec(ctx, `
 INSERT INTO waybill.outbox (id, topic, key, source, payload_bytes)
@@ -220,10 +220,10 @@ func waitingMessages(ctx context.Context, w *world) (func(), error) {
 	return w.park(ctx, w.size(100_000, 2_000))
 }
 
-// parkedValues let the first row of each key wait for an hour, and the others behind it.
+// parkedValues make the first row of each key wait for an hour, and the others behind it.
 const parkedValues = `1, 'refused', CASE WHEN row_number() OVER (PARTITION BY key ORDER BY position) = 1 THEN now() + interval '1 hour' END`
 
-// park makes 100,000 waiting rows of so many keys.
+// park creates 100,000 waiting rows of the given number of keys.
 func (w *world) park(ctx context.Context, keys int) (func(), error) {
 	names := make([]string, keys)
 	for i := range names {

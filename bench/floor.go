@@ -20,14 +20,14 @@ const floorReadSQL = `
 SELECT position, id, topic, key, type, source, tenant, payload_bytes, content_type, enqueued_at
   FROM waybill.outbox WHERE position > $1 ORDER BY position LIMIT $2`
 
-// floorBatch is how many rows the floor reads at a time.
+// floorBatch is how many rows the floor reads at once.
 const floorBatch = 500
 
 const floorDeleteSQL = `DELETE FROM waybill.outbox WHERE position = ANY ($1)`
 
-// floorJob is the least that anybody must do who writes a relay by hand: one reader, rows by
-// position in batches of 500, published with asynchronous confirms while the next batch is
-// read, deleted in one statement. It sends what a relay sends, byte for byte. It knows no retries, no leases and no other relays.
+// floorJob is the minimum for a hand-written relay: one reader, rows by position in batches of 500, published with
+// asynchronous confirms while the next batch is read, deleted in one statement. It sends what a relay sends, byte for
+// byte. It knows no retries, no leases and no other relays.
 func floorJob(ctx context.Context, c *client) error {
 	return c.publishing(ctx, func(run context.Context, pool *pgxpool.Pool, pub *publisher) (err error) {
 		if c.Poll > 0 {
@@ -44,7 +44,7 @@ func floorJob(ctx context.Context, c *client) error {
 	})
 }
 
-// publishing opens what a loop needs that publishes, and calls do once the parent has said so, with a context that
+// publishing opens what a publishing loop needs, and calls do once the parent gives the signal, with a context that
 // ends when it is to stop.
 func (c *client) publishing(ctx context.Context, do func(run context.Context, pool *pgxpool.Pool, pub *publisher) error) error {
 	pool, pub, err := c.open(ctx)
@@ -60,15 +60,15 @@ func (c *client) publishing(ctx context.Context, do func(run context.Context, po
 	return do(run, pool, pub)
 }
 
-// tellTaken reports what a publisher has counted that no broker counts.
+// tellTaken reports the count of a publisher whose broker does not count.
 func (c *client) tellTaken(pub *publisher) {
 	if pub.taken != nil {
 		c.tell(report{Taken: pub.taken()})
 	}
 }
 
-// followByHand drains again and again until ctx ends, and sleeps when it has found nothing. Each time begins
-// with the first row: a transaction may commit later than one with a later position.
+// followByHand drains repeatedly until ctx ends, and sleeps when it has found nothing. Each time begins with the first
+// row: a transaction may commit later than one with a later position.
 func followByHand(ctx context.Context, pool *pgxpool.Pool, pub contract.Publisher, poll time.Duration, settled func(int)) error {
 	for {
 		n, err := drainByHand(ctx, pool, pub, settled)

@@ -19,7 +19,8 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// runInbox compares handling a message once with handling it, and with the same by hand.
+// runInbox compares handling a message through the inbox with handling it without, and with a
+// hand-written inbox.
 func runInbox(ctx context.Context, b *bench) (rows []row, _ error) {
 	for _, part := range []func(context.Context, *handling) ([]row, error){handleOnce, handleBatches, deduplicate} {
 		more, err := b.handle(ctx, part)
@@ -31,7 +32,7 @@ func runInbox(ctx context.Context, b *bench) (rows []row, _ error) {
 	return rows, nil
 }
 
-// handle runs one part with a database of its own.
+// handle runs one part with a separate database.
 func (b *bench) handle(ctx context.Context, part func(context.Context, *handling) ([]row, error)) ([]row, error) {
 	h, err := b.newHandling(ctx)
 	if err != nil {
@@ -66,7 +67,7 @@ func (w *world) handling(ctx context.Context) (*handling, error) {
 	return h, nil
 }
 
-// newHandling makes a world and the handlers in it, which close removes.
+// newHandling creates a world and the handlers in it, which close removes.
 func (b *bench) newHandling(ctx context.Context) (*handling, error) {
 	w, err := b.newWorld(ctx)
 	if err != nil {
@@ -115,7 +116,7 @@ func (h *handling) bare(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, h.pool, func(tx pgx.Tx) error { return business(ctx, tx) })
 }
 
-// byHand is the same with a gate that travels with BEGIN.
+// byHand is the same with an inbox insert that is sent together with BEGIN.
 func (h *handling) byHand(ctx context.Context) error {
 	m := h.arrival()
 	return handleByHand(ctx, h.pool, &m)
@@ -146,8 +147,8 @@ func handleByHand(ctx context.Context, pool *pgxpool.Pool, m *waybill.Message) e
 	return err
 }
 
-// manyByHand handles a hundred messages: BEGIN and their gate in one round trip, what effects queues and
-// COMMIT in another.
+// manyByHand handles a hundred messages: BEGIN and their inbox insert in one round trip, what effects
+// queues and COMMIT in another.
 func (h *handling) manyByHand(ctx context.Context, effects func(*pgx.Batch, int)) error {
 	ids, hashes := make([]string, hundred), make([]string, hundred)
 	var m waybill.Message
@@ -202,18 +203,18 @@ type measured struct {
 	run        func(ctx context.Context) (float64, error)
 }
 
-// flooding is a contender that is called on each connection all the time.
+// flooding is a contender that is called continuously on each connection.
 func (h *handling) flooding(name, note string, do func(context.Context) error) measured {
 	return measured{name, note, func(ctx context.Context) (float64, error) { return flood(ctx, connections, h.slice(), do) }}
 }
 
-// consuming is a contender that is a consumer, fed as fast as it takes messages.
+// consuming is a contender that is a consumer, fed as fast as it accepts messages.
 func (h *handling) consuming(name, note string, f *feed, cfg consumer.Config, many consumer.BatchHandler[pgx.Tx]) measured {
 	return measured{name, note, func(ctx context.Context) (float64, error) { return h.feed(ctx, f, cfg, many) }}
 }
 
-// turns lets contenders take turns, each round in another order, and returns what each
-// reached. before runs ahead of each turn.
+// turns lets contenders take turns, each round in another order, and returns the rates of each. before
+// runs before each turn.
 func (s settings) turns(ctx context.Context, list []measured, before func(context.Context) error) ([][]float64, error) {
 	return measure(ctx, s.rounds(), list, before)
 }
@@ -234,7 +235,7 @@ func measure(ctx context.Context, rounds int, list []measured, before func(conte
 	})
 }
 
-// emptyInbox removes all records but that of a message seen before.
+// emptyInbox removes all records except that of a message seen before.
 func (h *handling) emptyInbox(ctx context.Context) error {
 	if err := h.exec(ctx, "TRUNCATE business, waybill.inbox"); err != nil {
 		return err
@@ -270,7 +271,7 @@ func handleOnce(ctx context.Context, h *handling) ([]row, error) {
 	return rows, nil
 }
 
-// times divides each value by the one at its place.
+// times divides each value by the one at the same index.
 func times(values, by []float64) []float64 {
 	list := ratios(values, by)
 	for i := range list {
@@ -325,13 +326,13 @@ func handleBatches(ctx context.Context, h *handling) ([]row, error) {
 	return rows, nil
 }
 
-// deduplicate is the peer: it keeps what it has seen in the memory of one process.
+// deduplicate measures the peer, which keeps what it has seen in the memory of one process.
 func deduplicate(ctx context.Context, h *handling) ([]row, error) {
 	handle := (&middleware.Deduplicator{KeyFactory: middleware.NewMessageHasherSHA256(middleware.MessageHasherReadLimitMinimum << 10)}).
 		Middleware(func(m *wmessage.Message) ([]*wmessage.Message, error) { return nil, h.bare(m.Context()) })
 	do := func(ctx context.Context) error {
 		m := h.arrival()
-		payload := append([]byte(m.ID), m.Payload...) // it hashes the payload, and knows of no id
+		payload := append([]byte(m.ID), m.Payload...) // it hashes the payload, and ignores ids
 		msg := wmessage.NewMessage(m.ID, payload)
 		msg.SetContext(ctx)
 		_, err := handle(msg)

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	inboxClients = 32 // that ask at once
+	inboxClients = 32 // concurrent clients
 	inboxBatch   = 50
 )
 
-// inboxPlace is a store that leases are asked of, itself and through the service.
+// inboxPlace is a store that leases are acquired from, directly and through the service.
 type inboxPlace struct {
 	name  string
 	job   job // the service over it
@@ -77,7 +77,7 @@ func openPostgresLeases(j job) (lease.BatchStore, func(), error) {
 	return store, pool.Close, err
 }
 
-// inboxJob serves a store until it is told to stop.
+// inboxJob serves a store until the parent stops it.
 func inboxJob(ctx context.Context, c *client) error {
 	open := openPostgresLeases
 	if c.Redis != "" {
@@ -114,7 +114,7 @@ func inboxJob(ctx context.Context, c *client) error {
 	return nil
 }
 
-// inboxRates measures one place, itself and through the service by turns.
+// inboxRates measures one place, directly and through the service alternately.
 func (w *world) inboxRates(ctx context.Context, p inboxPlace) ([]row, error) {
 	store, done, err := p.open()
 	if err != nil {
@@ -171,7 +171,7 @@ func (w *world) inboxRates(ctx context.Context, p inboxPlace) ([]row, error) {
 	}, service.stop()
 }
 
-// inboxRate is what was measured of one way to ask.
+// inboxRate is what was measured for one way to acquire.
 type inboxRate struct{ keys, cpu []float64 } // keys per second; CPUs that the load generator used
 
 func (r *inboxRate) row(table, name string, base *inboxRate, want *bound) row {
@@ -184,7 +184,7 @@ func (r *inboxRate) row(table, name string, base *inboxRate, want *bound) row {
 	}}
 }
 
-// measure asks for keys as fast as it can.
+// measure acquires keys as fast as it can.
 func (r *inboxRate) measure(ctx context.Context, s lease.BatchStore, batch int, d time.Duration) error {
 	if _, err := askFor(ctx, s, batch, d/5); err != nil { // connections, statements, scripts
 		return err
@@ -197,7 +197,7 @@ func (r *inboxRate) measure(ctx context.Context, s lease.BatchStore, batch int, 
 	return err
 }
 
-// askFor has all clients ask for d, and returns how many keys they got.
+// askFor has all clients acquire keys for d, and returns how many keys they got.
 func askFor(ctx context.Context, s lease.BatchStore, batch int, d time.Duration) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -218,7 +218,7 @@ func askFor(ctx context.Context, s lease.BatchStore, batch int, d time.Duration)
 	return keys.Load(), context.Cause(ctx)
 }
 
-// askOnce acquires so many new keys.
+// askOnce acquires one batch of new keys.
 func askOnce(ctx context.Context, s lease.BatchStore, batch int) error {
 	reqs := make([]lease.Request, batch)
 	for i := range reqs {
@@ -243,15 +243,15 @@ func askOnce(ctx context.Context, s lease.BatchStore, batch int) error {
 	return nil
 }
 
-// pacedTimes is how long requests took that were sent by a clock, for each turn.
+// pacedTimes is how long requests sent at a fixed rate took, for each turn.
 type pacedTimes struct {
 	rate     []float64 // requests per second
 	p50, p99 []float64 // since the request was due, in milliseconds
-	late     []float64 // the p99 of how late the clock itself was, which asks for nothing but a CPU
+	late     []float64 // the p99 of the lateness of the clock itself, which needs only a CPU
 }
 
-// measure asks at a rate that the service reached just before: a machine that is slower at
-// another time would be asked for more than half of what it can.
+// measure uses a rate that the service reached just before: on a machine that is slower at another
+// time it would exceed half of what it can reach.
 func (t *pacedTimes) measure(ctx context.Context, s lease.BatchStore, perSecond float64, d time.Duration) error {
 	times, late, err := askAtPace(ctx, s, perSecond, d)
 	if err != nil {
@@ -270,13 +270,13 @@ func (t *pacedTimes) row(table, name string, want *bound) row {
 	}}
 }
 
-// askAtPace asks so many times per second, and returns how long each took since it was due, and
-// how late the clock was, in milliseconds.
+// askAtPace sends perSecond requests per second, and returns how long each took since it was due,
+// and how late the clock was, in milliseconds.
 func askAtPace(ctx context.Context, s lease.BatchStore, perSecond float64, d time.Duration) (times, late []float64, failure error) {
 	return atPace(inboxClients, perSecond, d, func() error { return askOnce(ctx, s, 1) })
 }
 
-// atPace has so many workers call do so many times per second, by a clock. It returns how long each
+// atPace has workers call do perSecond times per second, at a fixed rate. It returns how long each
 // call took since it was due, and how late the clock was, in milliseconds.
 func atPace(workers int, perSecond float64, d time.Duration, do func() error) (times, late []float64, failure error) {
 	due := make(chan time.Time, int(perSecond*d.Seconds())+1)

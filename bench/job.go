@@ -16,8 +16,8 @@ import (
 // jobVariable is the environment variable that makes this program a child with a job.
 const jobVariable = "WAYBILL_BENCH_JOB"
 
-// job is what a child process does. It is a process of its own so that its CPU time and its
-// memory can be told from the bench's, and so that it can be killed.
+// job is what a child process does. It is a separate process so that its CPU time and its
+// memory can be distinguished from the bench's, and so that it can be killed.
 type job struct {
 	Role     string // a key of roles
 	Postgres string
@@ -29,7 +29,7 @@ type job struct {
 	Strict  bool
 	Archive bool
 	Record  bool          // in a file
-	Poll    time.Duration // 0 for the default; lets the floor go on when it finds nothing
+	Poll    time.Duration // 0 for the default; makes the floor continue when it finds nothing
 
 	// Of peers.
 	Peer                 string // a key of peers
@@ -47,10 +47,10 @@ type job struct {
 	Notes   bool // report when each message was confirmed
 }
 
-// report is what a child tells its parent, one JSON object on a line.
+// report is what a child sends to its parent, one JSON object per line.
 type report struct {
 	Ready      bool             `json:",omitempty"` // waits for its start
-	Settled    int              // messages done with so far
+	Settled    int              // messages done so far
 	Statements int64            // statements sent since the start
 	Taken      int64            `json:",omitempty"` // what the publisher "nothing" has counted
 	Times      map[string]int64 `json:",omitempty"` // confirmations, in nanoseconds, by message id
@@ -59,7 +59,7 @@ type report struct {
 	Error      string           `json:",omitempty"`
 }
 
-// roles are the jobs that there are.
+// roles are the kinds of jobs.
 var roles = map[string]func(ctx context.Context, c *client) error{
 	"floor":    floorJob,
 	"relay":    relayJob,
@@ -106,11 +106,11 @@ func (c *client) tell(r report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.Settled, r.Statements = int(c.settled.Load()), c.tracer.n.Load()-c.began
-	_ = c.out.Encode(r) // a parent that is gone closes our input, too
+	_ = c.out.Encode(r) // a parent that has ended closes our input, too
 }
 
-// start says that the child is ready and waits for the parent's word. The context that it
-// returns ends when the parent wants the child to stop, or has itself ended.
+// start reports that the child is ready and waits for the parent's signal. The context that
+// it returns ends when the parent wants the child to stop, or has itself ended.
 func (c *client) start(ctx context.Context) (context.Context, error) {
 	c.tell(report{Ready: true})
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
@@ -126,8 +126,7 @@ func (c *client) start(ctx context.Context) (context.Context, error) {
 	return ctx, nil
 }
 
-// add notes that n more messages are done with. The end of the backlog is told
-// at once.
+// add records that n more messages are done. The end of the backlog is reported at once.
 func (c *client) add(n int) {
 	if all := c.settled.Add(int64(n)); c.Messages > 0 && all >= int64(c.Messages) {
 		c.ended()

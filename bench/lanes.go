@@ -37,7 +37,8 @@ SELECT (SELECT bool_and(owner IS NOT NULL) FROM waybill.relay_lanes),
        count(*)::int, coalesce(max(n), 0)::int, (SELECT count(*)::int FROM waybill.relay_lanes)
   FROM (SELECT count(*) AS n FROM waybill.relay_lanes WHERE owner IS NOT NULL GROUP BY owner) AS s`
 
-// untilShared waits until so many relays share the lanes evenly, and returns how long it took.
+// untilShared waits until the given number of relays share the lanes evenly, and returns how
+// long it took.
 func (w *world) untilShared(ctx context.Context, relays int) (time.Duration, error) {
 	began := time.Now()
 	for time.Since(began) < time.Minute {

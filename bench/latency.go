@@ -147,7 +147,7 @@ func twoProcesses(ctx context.Context, w *world) ([]row, error) {
 	return []row{latencyRow("writer (InTx) and relay in two processes", values, 1, 5)}, err
 }
 
-// beside runs a relay in a process of its own while write commits messages, and returns the
+// beside runs a relay in a separate process while write commits messages, and returns the
 // latencies.
 func (w *world) beside(ctx context.Context, write func() (map[string]int64, error)) ([]float64, error) {
 	c, err := w.startRelay(ctx, job{Role: "relay", Notes: true}, toNATS)
@@ -184,7 +184,7 @@ func (w *world) untilEmpty(ctx context.Context) error {
 // longTransactions measures transactions that stay open after their enqueue while others do
 // the same, with a relay that sleeps.
 func longTransactions(ctx context.Context, w *world) ([]row, error) {
-	const many, connections = 100, 75 // a server has 100 connections unless told otherwise
+	const many, connections = 100, 75 // a server allows 100 connections by default
 	l, err := w.writers(ctx, w.url, connections)
 	if err != nil {
 		return nil, err
@@ -218,9 +218,9 @@ func longTransactions(ctx context.Context, w *world) ([]row, error) {
 }
 
 // overlap runs transactions that begin 3 ms after each other, enqueue, wait and commit: some
-// 67 are open at a time.
+// 67 are open at once.
 func (l *writers) overlap(ctx context.Context, many int, enqueue func(context.Context, pgx.Tx) (string, error)) (map[string]int64, error) {
-	time.Sleep(2 * time.Second) // for the relay to go to sleep
+	time.Sleep(2 * time.Second) // for the relay to become idle
 	var mu sync.Mutex
 	var failure error
 	commits := make(map[string]int64)
@@ -268,7 +268,7 @@ func idle(ctx context.Context, w *world) ([]row, error) {
 	}}}, err
 }
 
-// confirmations is a publisher that notes when the broker has confirmed each message.
+// confirmations is a publisher that records when the broker has confirmed each message.
 type confirmations struct {
 	contract.Publisher
 	mu    sync.Mutex

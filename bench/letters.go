@@ -8,8 +8,8 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
-// fillLettersSQL makes letters of 200 groups, one in five of a consumer, over the last 30
-// days: nine in ten of them in twenty large groups.
+// fillLettersSQL creates dead letters of 200 groups, one in five of a consumer, over the
+// last 30 days: nine in ten of them in twenty large groups.
 const fillLettersSQL = `
 INSERT INTO waybill.dead_letters (lane, position, id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema,
        correlation_id, causation_id, idempotency_key, trace_parent, trace_state, enqueued_at,
@@ -22,7 +22,7 @@ SELECT i % 64, i, gen_random_uuid()::text, 'topic' || g % 20, false, 'key' || i 
                now() - interval '30 days' + i * (interval '30 days' / $1::bigint) AS at
           FROM generate_series(1, $1::bigint) AS i) l`
 
-// runLetters measures what an operator asks of a store with a million dead letters.
+// runLetters measures an operator's queries on a store with a million dead letters.
 func runLetters(ctx context.Context, b *bench) (rows []row, _ error) {
 	return rows, b.inWorld(ctx, func(w *world) error {
 		n := w.size(1_000_000, 10_000)
@@ -49,7 +49,7 @@ func runLetters(ctx context.Context, b *bench) (rows []row, _ error) {
 	})
 }
 
-// letterQuery is something that an operator asks.
+// letterQuery is a query of an operator.
 type letterQuery struct {
 	name string
 	ask  func(ctx context.Context) error
@@ -83,8 +83,8 @@ func (w *world) letterQueries(n int) []letterQuery {
 	}
 }
 
-// repeat asks something many times, after a first time that counts for nothing, and returns
-// the milliseconds.
+// repeat runs a query many times, after a first time that does not count, and returns the
+// milliseconds.
 func (w *world) repeat(ctx context.Context, ask func(ctx context.Context) error) ([]float64, error) {
 	if err := ask(ctx); err != nil {
 		return nil, err

@@ -19,19 +19,19 @@ const (
 	businessTableSQL = `CREATE TABLE IF NOT EXISTS business (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text NOT NULL, amount bigint NOT NULL)`
 	businessSQL      = `INSERT INTO business (customer, amount) VALUES ($1, $2)`
 
-	// handSQL is what a team would write that stores its messages in this table itself.
+	// handSQL is what a team would write to store messages in this table by hand.
 	handSQL = `
 INSERT INTO waybill.outbox (id, topic, key, type, source, tenant, payload_bytes, content_type, time)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 )
 
-// outgoing makes messages that are to be enqueued.
+// outgoing generates messages to enqueue.
 type outgoing struct {
 	payload []byte
 	n       atomic.Int64
 }
 
-// key returns one of 1,000 keys, in turn.
+// key returns one of 1,000 keys, in rotation.
 func (o *outgoing) key() string { return "k" + number(float64(o.n.Add(1)%1000)) }
 
 func (o *outgoing) message() waybill.Message {
@@ -79,7 +79,7 @@ func (l *writers) handArgs() []any {
 	return []any{uuid.Must(uuid.NewV7()).String(), topic, l.key(), topic, "bench", "default", l.payload, "application/json", time.Now()}
 }
 
-// byHand stores the message in a round trip of its own.
+// byHand stores the message in a separate round trip.
 func (l *writers) byHand(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
 		if err := l.business(ctx, tx); err != nil {
@@ -134,7 +134,7 @@ func (l *writers) recorded(ctx context.Context) (outbox.Result, error) {
 }
 
 // flood runs do on several connections, one after the other on each, for some time. It
-// returns how often it went well per second.
+// returns the successes per second.
 func flood(ctx context.Context, connections int, d time.Duration, do func(context.Context) error) (float64, error) {
 	var done atomic.Int64
 	var first sync.Once

@@ -1,5 +1,5 @@
-// Command bench measures what waybill costs: how fast a relay drains a backlog beside a loop
-// written by hand and beside other libraries, how long a message takes, what an enqueue
+// Command bench measures what waybill costs: how fast a relay drains a backlog compared with
+// a hand-written loop and with other libraries, how long a message takes, what an enqueue
 // costs its transaction, and whether any of it gets worse with time. It prints each figure
 // next to its target and, with -out, writes the tables into results/README.md.
 package main
@@ -17,12 +17,12 @@ import (
 	"syscall"
 )
 
-// settings are what a run is told.
+// settings are the settings of a run.
 type settings struct {
 	postgres, mysql, nats, rabbit, redis string
 	messages                             int // in the backlog that is drained
 	payload, keys                        int
-	records                              int // in the inbox beside which handlers are measured
+	records                              int // in the inbox while handlers are measured
 	repeats                              int
 	quick                                bool
 	out                                  string // the directory of the results; "" writes nothing
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	for _, e := range chosen {
 		fmt.Fprintf(stderr, "running %s\n", e.name)
 		rows, err := e.run(ctx, b)
-		e.print(stdout, rows) // what there is, also of an experiment that has failed
+		e.print(stdout, rows) // the rows so far, even of an experiment that has failed
 		if err == nil && b.out != "" {
 			err = b.write(e, rows)
 		}
@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// parse reads the flags. -quick gives small sizes, unless others are named.
+// parse reads the flags. -quick selects small sizes, unless others are given.
 func parse(args []string, stderr io.Writer) (settings, []experiment, error) {
 	var s settings
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -105,7 +105,7 @@ func setDefault(field *int, value int) {
 	}
 }
 
-// size returns what a quantity is in a full and in a quick run.
+// size returns the value of a quantity in a full or in a quick run.
 func (s settings) size(full, quick int) int {
 	if s.quick {
 		return quick

@@ -9,7 +9,7 @@ import (
 // roundTrip is what the proxies add to each round trip: two machines in one data centre.
 const roundTrip = time.Millisecond
 
-// runNetwork empties backlogs through proxies in front of PostgreSQL and the broker.
+// runNetwork drains backlogs through proxies in front of PostgreSQL and the broker.
 func runNetwork(ctx context.Context, b *bench) ([]row, error) {
 	postgres, closePostgres, err := delayed(b.postgres)
 	if err != nil {
@@ -52,7 +52,7 @@ func delayed(server string) (url string, closeProxy func(), _ error) {
 	return through(server, p.address()), p.close, nil
 }
 
-// measureDelay returns by how many milliseconds queries take longer through the proxy.
+// measureDelay returns how many milliseconds longer queries take through the proxy.
 func (b *bench) measureDelay(ctx context.Context, proxied string) (delay []float64, _ error) {
 	direct, err := queryTimes(ctx, b.postgres)
 	if err != nil {
@@ -81,7 +81,7 @@ func queryTimes(ctx context.Context, url string) (times []float64, _ error) {
 		}
 		times = append(times, milliseconds(time.Since(began)))
 	}
-	return times[10:], nil // without the connection's beginning
+	return times[10:], nil // without the start of the connection
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }

@@ -11,9 +11,9 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// peer is another library that empties a table of its own. All publish with the same client
-// and the same headers as the relay, and wait for the broker's confirmation of each message.
-// A peer has finished when its last message is confirmed.
+// peer is another library that drains its own table. All publish with the same client and the
+// same headers as the relay, and wait for the broker's confirmation of each message. A peer
+// has finished when its last message is confirmed.
 type peer struct {
 	module      string // with the version of go.mod
 	note        string // its configuration, and what it does not do
@@ -29,7 +29,7 @@ var peers = map[string]peer{
 	"gue":       guePeer,
 }
 
-// peerRun is what a peer works with.
+// peerRun is what a peer uses.
 type peerRun struct {
 	*client
 	pool *pgxpool.Pool
@@ -68,7 +68,7 @@ func (p *peerRun) publish(ctx context.Context, id, key string, payload []byte) e
 	return nil
 }
 
-// contender makes a contender of a peer that drains one share-th of the backlog.
+// contender returns a contender for the peer that drains one share-th of the backlog.
 func (p peer) contender(name, key string, workers, share int) contender {
 	note := p.module + "; " + p.note
 	if share > 1 {
@@ -77,8 +77,8 @@ func (p peer) contender(name, key string, workers, share int) contender {
 	return contender{name: name, note: note, share: share, fill: p.fill, peer: key, job: job{Role: "peer", Peer: key, Workers: workers}}
 }
 
-// peersFor returns the peers that are compared on a kind of destination. Where the network is
-// slow those that send one message at a time get a smaller backlog yet.
+// peersFor returns the peers that are compared on a kind of destination. With a slow network
+// those that send one message at once get an even smaller backlog.
 func peersFor(kind string, slow int) []contender {
 	switch kind {
 	case toNothing:
@@ -104,7 +104,7 @@ func peersFor(kind string, slow int) []contender {
 	return nil
 }
 
-// besidePeers compares the relay with the best of each sort of peer, repeat by repeat.
+// besidePeers compares the relay with the best peer of each kind, repeat by repeat.
 func besidePeers(kind string, list []contender, runs [][]drained) []row {
 	best := func(keys ...string) (rates []float64) {
 		for i, c := range list {

@@ -13,8 +13,8 @@ import (
 // ticks is the number of clock ticks in a second of CPU time; Linux has had no other since 2.6.
 const ticks = 100
 
-// servers are the processes whose CPU time counts: those that listen at an address, with all
-// their children, also those that have ended. Where /proc does not tell, there are none.
+// servers returns the processes whose CPU time counts: those that listen at an address, with
+// all their children, including those that have ended. Without /proc there are none.
 func servers(urls ...string) []int {
 	var pids []int
 	for _, u := range urls {
@@ -33,8 +33,8 @@ func servers(urls ...string) []int {
 	return pids
 }
 
-// listener returns the process that listens on a TCP port, or 0: the oldest, where a server
-// has handed the socket to its children.
+// listener returns the process that listens on a TCP port, or 0: the oldest, if a server has
+// passed the socket to its children.
 func listener(port int) int {
 	sockets := make(map[string]bool)
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// proxy passes TCP connections on to a server and holds back what the server answers, each
-// piece for as long as one round trip takes longer through it. It delays; it does not limit
-// the rate. All of the delay lies on the way back, where a timer is exact enough.
+// proxy forwards TCP connections to a server and delays the server's answers, each piece by
+// the time that it adds to a round trip. It delays; it does not limit the rate. All of the
+// delay is on the way back, where a timer is exact enough.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -51,7 +51,7 @@ func (p *proxy) serve() {
 	}
 }
 
-// piece is what was read at once, and when it may go on.
+// piece is what was read at once, and when it may be forwarded.
 type piece struct {
 	data []byte
 	due  time.Time

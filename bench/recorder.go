@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// runRecorder empties backlogs by relays that are recorded and by relays that are not, in turn.
+// runRecorder drains backlogs by relays that are recorded and by relays that are not,
+// alternately.
 func runRecorder(ctx context.Context, b *bench) ([]row, error) {
 	list := []contender{
 		{name: "relay", note: "shipped defaults, Retention: KeepNothing", job: job{Role: "relay"}},

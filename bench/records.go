@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What an inbox may hold already: keys as UUIDs of version 7 made in the past have them, one
-// each millisecond, or random ones.
+// What an inbox may hold already: keys like UUIDs of version 7 created in the past, one each
+// millisecond, or random ones.
 const (
 	orderedKeys = `regexp_replace(lpad(to_hex(1600000000000 + i), 12, '0'), '(.{8})(.{4})', '\1-\2') || '-7' || substr(gen_random_uuid()::text, 16)`
 	randomKeys  = `gen_random_uuid()::text`
@@ -20,7 +20,7 @@ INSERT INTO waybill.inbox (tenant, consumer, source, alias, message_key, message
 SELECT 'default', 'billing', 'bench', $3, k, k, $3, encode(sha256(k::bytea), 'hex'), clock_timestamp() - interval '1 day'
   FROM (SELECT i, %s AS k FROM generate_series($1::bigint, $2::bigint) AS s(i)) AS keys`
 
-	// recordIndexesSQL lists what drops each index of the inbox, and what makes it again.
+	// recordIndexesSQL lists the statements that drop and recreate each index of the inbox.
 	recordIndexesSQL = `
 SELECT coalesce('ALTER TABLE waybill.inbox DROP CONSTRAINT ' || quote_ident(conname), 'DROP INDEX waybill.' || quote_ident(indexname)),
        coalesce('ALTER TABLE waybill.inbox ADD CONSTRAINT ' || quote_ident(conname) || ' ' || pg_get_constraintdef(pg_constraint.oid), indexdef)
@@ -29,7 +29,7 @@ SELECT coalesce('ALTER TABLE waybill.inbox DROP CONSTRAINT ' || quote_ident(conn
 )
 
 // runRecords measures inbox.Process with inboxes that hold many records and with an empty one. Each
-// has a database of its own, so that they can take turns.
+// has a separate database, so that they can take turns.
 func runRecords(ctx context.Context, b *bench) (rows []row, err error) {
 	table := fmt.Sprintf("inbox.Process, 8 connections, beside %s records", number(float64(b.records)))
 	inboxes := []struct {
@@ -57,7 +57,7 @@ func runRecords(ctx context.Context, b *bench) (rows []row, err error) {
 		contenders[i] = h.flooding(inboxes[i].name, "", h.first)
 	}
 	rates, err := list[0].turns(ctx, contenders, func(ctx context.Context) error {
-		return list[0].exec(ctx, "CHECKPOINT") // what was filled is nobody's to write
+		return list[0].exec(ctx, "CHECKPOINT") // the filled tables must not be changed
 	})
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func runRecords(ctx context.Context, b *bench) (rows []row, err error) {
 	return rows, nil
 }
 
-// fillInbox makes n records with the keys of an expression. Their indexes are made after them: row
+// fillInbox creates n records with the keys of an expression. The indexes are built afterwards: row
 // by row, random keys would take hours.
 func (h *handling) fillInbox(ctx context.Context, n int, keys string) error {
 	conn, err := h.pool.Acquire(ctx)

@@ -15,7 +15,7 @@ import (
 // quiet keeps log output out of the measurement.
 var quiet = observe.LogTo(slog.New(slog.DiscardHandler))
 
-// progress is an observer that counts the messages of one operation that went well.
+// progress is an observer that counts the successful messages of one operation.
 type progress struct {
 	observe.Observer
 	op   observe.Op
@@ -28,7 +28,7 @@ func (p progress) Observe(_ context.Context, e observe.Event) {
 	}
 }
 
-// config returns the shipped defaults but for what the job says.
+// config returns the defaults except for what the job says.
 func (c *client) config() relay.Config {
 	cfg := relay.Config{BatchSize: c.Batch, PollInterval: c.Poll, Observer: progress{quiet, observe.OpSettle, c.add}}
 	if !c.Archive {
@@ -40,7 +40,7 @@ func (c *client) config() relay.Config {
 	return cfg
 }
 
-// record lets a relay be recorded in a file that stop removes.
+// record records a relay in a file that stop removes.
 func record(cfg *relay.Config) (stop func(), err error) {
 	dir, err := os.MkdirTemp("", prefix)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 const sharingTable = "Sharing the lanes evenly"
 
 // runReplicas measures several relay processes on one database, and how long it takes until
-// they share the lanes when one comes, goes or dies.
+// they share the lanes when one starts, stops or dies.
 func runReplicas(ctx context.Context, b *bench) ([]row, error) {
 	rows, err := b.replicaRates(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *bench) replicaRates(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// drainBy lets several relays that share the lanes already empty a backlog that appears with
+// drainBy lets several relays that already share the lanes drain a backlog that appears with
 // one commit. The clock runs from the first message that is settled.
 func (w *world) drainBy(ctx context.Context, count int) (float64, error) {
 	relays, err := w.startRelays(ctx, count)
@@ -123,8 +123,8 @@ func killAll(children []*child) {
 	}
 }
 
-// comeAndGo returns the seconds until the lanes are shared evenly after a start, a stop in
-// order, and a kill.
+// comeAndGo returns the seconds until the lanes are shared evenly after a start, a graceful
+// stop, and a kill.
 func (w *world) comeAndGo(ctx context.Context) (times [3]float64, _ error) {
 	relays, err := w.startRelays(ctx, 3)
 	defer func() { killAll(relays) }()

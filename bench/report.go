@@ -68,7 +68,7 @@ func (t table) columns() []string {
 	return names
 }
 
-// cells returns what stands in a row below the columns; what it has not is empty.
+// cells returns the cells of a row for the columns; missing ones are empty.
 func (r row) cells(columns []string) []string {
 	cells := make([]string, len(columns))
 	for i, name := range columns {
@@ -88,7 +88,7 @@ func (t table) print(w io.Writer) {
 	for _, r := range t.rows {
 		fmt.Fprintf(out, "  %s\t%s\t%s\n", r.name, strings.Join(r.cells(columns), "\t"), r.note)
 	}
-	_ = out.Flush() // a broken standard output shows elsewhere
+	_ = out.Flush() // a broken standard output is noticed elsewhere
 }
 
 // markdown returns the section of an experiment.
@@ -119,7 +119,7 @@ func markdown(e experiment, rows []row, surroundings string) string {
 
 var errNoMarks = errors.New("the file has no such marks")
 
-// replaceSection replaces what stands between the marks of a section.
+// replaceSection replaces the text between the marks of a section.
 func replaceSection(file, name, section string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// runSaga compares sagas with handlers that keep the state of a process in a row of their own.
+// runSaga compares sagas with handlers that keep the state of a process in their own table.
 func runSaga(ctx context.Context, b *bench) (rows []row, _ error) {
 	return rows, b.inWorld(ctx, func(w *world) (err error) {
 		if err := w.exec(ctx, tradesSQL); err != nil {
@@ -36,14 +36,14 @@ func runSaga(ctx context.Context, b *bench) (rows []row, _ error) {
 // perTrade is how many messages each process has. The last one ends it.
 const perTrade = 4
 
-// trade is what a process keeps.
+// trade is the state of a process.
 type trade struct {
 	Customer string   `json:"customer"`
 	Cents    int      `json:"cents"`
 	Lines    []string `json:"lines"`
 }
 
-// change is what a message does to it. It returns the message that goes out.
+// change applies a message to the state. It returns the message to send.
 func (t *trade) change(m *waybill.Message) waybill.Message {
 	t.Customer, t.Cents, t.Lines = "a customer", t.Cents+4711, append(t.Lines, m.ID)
 	return waybill.Message{Topic: topic, Key: m.Key, Payload: m.Payload}
@@ -165,8 +165,8 @@ func tradeKinds(store *pgstore.Store[pgx.Tx]) ([]tradeKind, error) {
 	}, nil
 }
 
-// caller returns what handles the next message of some process, in the transaction of the inbox.
-// Of each process one message is handled at a time.
+// caller returns a function that handles the next message of some process, in the transaction of
+// the inbox. Messages of one process are never handled concurrently.
 func (w *world) caller(store *pgstore.Store[pgx.Tx], handle consumer.Handler[pgx.Tx]) func(context.Context) error {
 	free := make(chan waybill.Message, connections)
 	for range connections {
@@ -191,7 +191,7 @@ func (w *world) caller(store *pgstore.Store[pgx.Tx], handle consumer.Handler[pgx
 	}
 }
 
-// compareSagas lets the kinds take turns on emptied tables.
+// compareSagas lets the kinds take turns on empty tables.
 func (h *handling) compareSagas(ctx context.Context) ([]row, error) {
 	kinds, err := tradeKinds(h.inbox)
 	if err != nil {

@@ -20,11 +20,11 @@ SELECT i % 64, -hashtextextended($1, i), $1 || i, $1 || i, '` + topic + `', fals
        '', '', '', '', '', now(), $3::timestamptz + i * $4::interval, $3::timestamptz + i * $4::interval
   FROM generate_series(1, $2::bigint) AS i`
 
-// dueSQL are the messages that come due during the experiment.
+// dueSQL selects the messages that become due during the experiment.
 const dueSQL = `SELECT id, (extract(epoch FROM due_at) * 1e9)::bigint FROM waybill.scheduled WHERE due_at < now() + interval '1 day'`
 
-// runSchedule measures how late messages leave that come due, 100 each second, beside a million
-// that are scheduled for next month, and shows how they are found.
+// runSchedule measures how late messages that become due are published, 100 each second, next to a
+// million that are scheduled for next month, and shows how they are found.
 func runSchedule(ctx context.Context, b *bench) (rows []row, _ error) {
 	n := b.size(1_000_000, 20_000)
 	lateness := func(poll time.Duration) func(w *world) ([]row, error) {
@@ -56,7 +56,7 @@ func (w *world) scheduleFar(ctx context.Context, n int) error {
 	return w.exec(ctx, "VACUUM ANALYZE")
 }
 
-// lateness runs a relay with a poll interval, 0 for the default, while messages come due.
+// lateness runs a relay with a poll interval, 0 for the default, while messages become due.
 func (w *world) lateness(ctx context.Context, far int, poll time.Duration) ([]row, error) {
 	name, most := "default poll interval, 5 s", 5250.0
 	if poll > 0 {
@@ -107,7 +107,8 @@ func (w *world) dueTimes(ctx context.Context) (map[string]int64, error) {
 	return due, err
 }
 
-// untilReleased waits until all that comes due within the given time has left the store.
+// untilReleased waits until all messages that become due within the given time have left the
+// store.
 func (w *world) untilReleased(ctx context.Context, within time.Duration) error {
 	for began := time.Now(); time.Since(began) < within+patience; time.Sleep(100 * time.Millisecond) {
 		n, err := one[int](ctx, w, "SELECT count(*) FROM ("+dueSQL+" LIMIT 1) due")
@@ -124,8 +125,8 @@ func (w *world) untilReleased(ctx context.Context, within time.Duration) error {
 // aboutScheduled matches statements about scheduled messages.
 var aboutScheduled = regexp.MustCompile(`FROM "waybill"\."scheduled"`)
 
-// explainDue releases some messages that are due, beside others that wait for a retry, and returns
-// the plans of what that takes. PostgreSQL would read a table that is empty in any way.
+// explainDue releases some messages that are due, next to others that wait for a retry, and
+// returns the plans of the statements. For an empty table PostgreSQL might choose any plan.
 func (w *world) explainDue(ctx context.Context, far int) (rows []row, err error) {
 	e := &explainer{about: aboutScheduled, seen: make(map[string]*plan)}
 	if e.conn, err = pgx.Connect(ctx, w.url); err != nil {

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// besides are what may be at work beside the writers. The first is nothing, the second the loop by hand.
+// besides are what may run next to the writers. The first is nothing, the second the hand-written loop.
 func besides() []contender {
 	return []contender{
 		{name: "alone", note: "no relay at work"},
 		{name: "by hand", note: followNote, job: job{Role: "floor", Poll: followPoll}},
-		relays()[0], // keeps nothing, as the loop
+		relays()[0], // keeps nothing, like the loop
 		relays()[3], // with nothing set
 	}
 }
 
-// followPoll is how long the loop by hand sleeps when it finds nothing. To poll is less to write than to
-// listen, for which the writers would have to notify, too.
+// followPoll is how long the hand-written loop sleeps when it finds nothing. Polling is less to write than
+// listening, for which the writers would have to notify, too.
 const followPoll = 10 * time.Millisecond
 
 const followNote = "the floor's loop, which begins again with the first row after a batch that was not full, because transactions commit in any order, " +
 	"and polls every 10 ms when it finds nothing, which is less to write than LISTEN and what notifies it; no retries, no second relay, no dead letters"
 
-// runSteady measures writers beside a relay that is at work.
+// runSteady measures writers next to a running relay.
 func runSteady(ctx context.Context, b *bench) (rows []row, _ error) {
 	return rows, b.inWorld(ctx, func(w *world) error {
 		more, err := w.atFullSpeed(ctx)
@@ -39,8 +39,8 @@ func runSteady(ctx context.Context, b *bench) (rows []row, _ error) {
 	})
 }
 
-// besideTurn empties the tables and calls do with the contender at work, which is nil if it has no job.
-// Whatever do has written must have arrived at the broker afterwards.
+// besideTurn empties the tables and calls do while the contender runs, which is nil if it has no job.
+// Everything that do has written must have arrived at the broker afterwards.
 func (w *world) besideTurn(ctx context.Context, c contender, do func(*child) error) error {
 	if err := w.emptyTables(ctx); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (w *world) checkArrived(ctx context.Context, c *child) error {
 	return w.checkCount(ctx, c, to, n)
 }
 
-// atFullSpeed floods the table with each of besides at work.
+// atFullSpeed floods the table with each of besides running.
 func (w *world) atFullSpeed(ctx context.Context) ([]row, error) {
 	l, err := w.writers(ctx, w.url, connections)
 	if err != nil {
@@ -130,11 +130,11 @@ func fullSpeedRows(list []contender, rates, left [][]float64) []row {
 	return rows
 }
 
-// pacedConnections are those of a writer that keeps a steady rate.
+// pacedConnections is the number of connections of a writer with a steady rate.
 const pacedConnections = 4
 
-// atSteadyRate measures the CPU time per message of each of besides, which is what PostgreSQL needs for the
-// writer alone, and for the others what comes on top of it.
+// atSteadyRate measures the CPU time per message of each of besides, which is what PostgreSQL needs for
+// just the writer, and for the others the addition to it.
 func (w *world) atSteadyRate(ctx context.Context, perSecond float64) ([]row, error) {
 	l, err := w.writers(ctx, w.url, pacedConnections)
 	if err != nil {
@@ -159,7 +159,7 @@ func (w *world) atSteadyRate(ctx context.Context, perSecond float64) ([]row, err
 	return steadyRows(number(perSecond), list, used), nil
 }
 
-// steadyRows takes from what was used in each turn what the writer alone used in its turn of the round.
+// steadyRows subtracts from the usage of each turn that of the writer by itself in the same round.
 func steadyRows(perSecond string, list []contender, used [][]float64) []row {
 	var rows []row
 	byHand := known(differences(used[1], used[0]))
@@ -189,10 +189,10 @@ func differences(values, base []float64) []float64 {
 }
 
 // cpuAtPace returns how many microseconds of CPU time PostgreSQL and the child, if there is one, need for
-// each message of a writer that keeps a steady rate, after a start that does not count.
+// each message of a writer with a steady rate, after a warm-up that does not count.
 func (w *world) cpuAtPace(ctx context.Context, l *writers, c *child, perSecond float64) (float64, error) {
 	pids := servers(w.postgres)
-	if c != nil && len(pids) > 0 { // else PostgreSQL is elsewhere
+	if c != nil && len(pids) > 0 { // else PostgreSQL is remote
 		pids = append(pids, c.pid())
 	}
 	turn := time.Duration(w.size(10, 1)) * time.Second
@@ -204,7 +204,7 @@ func (w *world) cpuAtPace(ctx context.Context, l *writers, c *child, perSecond f
 	return (cpuSeconds(pids) - before) * 1e6 / float64(n), err
 }
 
-// publishAtPace commits so many messages per second for a time, waits until the child, if there is one, has
+// publishAtPace commits messages at a fixed rate for a time, waits until the child, if there is one, has
 // published them all, and returns how many there were.
 func (l *writers) publishAtPace(ctx context.Context, c *child, perSecond float64, d time.Duration) (n int, _ error) {
 	var before report

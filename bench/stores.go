@@ -22,7 +22,7 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// runStores compares writer, relay and inbox on MariaDB and on SQLite with the same by hand.
+// runStores compares writer, relay and inbox on MariaDB and on SQLite with hand-written ones.
 func runStores(ctx context.Context, b *bench) (rows []row, _ error) {
 	for _, open := range []func(context.Context, *bench) (*database, error){openMariaDB, openSQLite} {
 		more, err := b.compareOn(ctx, open)
@@ -34,7 +34,7 @@ func runStores(ctx context.Context, b *bench) (rows []row, _ error) {
 	return rows, nil
 }
 
-// compareOn does so with a database that it makes and removes.
+// compareOn does so with a database that it creates and removes.
 func (b *bench) compareOn(ctx context.Context, open func(context.Context, *bench) (*database, error)) (rows []row, _ error) {
 	d, err := open(ctx, b)
 	if err != nil {
@@ -51,8 +51,8 @@ func (b *bench) compareOn(ctx context.Context, open func(context.Context, *bench
 	return rows, nil
 }
 
-// compared makes the rows of contenders that took turns. For each name in of there is a column: the
-// first compares the contenders with the first of them, the second with the second.
+// compared returns the rows of contenders that took turns. Each name in of is a column: the first
+// compares the contenders with the first of them, the second with the second.
 func compared(table, rate string, list []measured, rates [][]float64, of ...string) []row {
 	rows := make([]row, len(list))
 	for i, c := range list {
@@ -65,7 +65,7 @@ func compared(table, rate string, list []measured, rates [][]float64, of ...stri
 	return rows
 }
 
-// flooding is a contender that is called all the time, on each connection that may write.
+// flooding is a contender that is called continuously, on each connection that may write.
 func (d *database) flooding(name, note string, do func(context.Context) error) measured {
 	return measured{name, note, func(ctx context.Context) (float64, error) { return flood(ctx, d.writers, d.slice(), do) }}
 }
@@ -104,7 +104,7 @@ func (d *database) plain(ctx context.Context) error {
 
 const leanSQL = `INSERT INTO lean (message_id, topic, message_key, type, source, tenant, payload, time) VALUES `
 
-// leanRow takes what leanArgs returns.
+// leanRow holds the placeholders for the values of leanArgs.
 const leanRow = `(?, ?, ?, ?, ?, ?, ?, ?)`
 
 func (d *database) leanArgs(key string) []any {
@@ -204,10 +204,10 @@ func (d *database) compareDrains(ctx context.Context) ([]row, error) {
 	return compared(d.name+", drained to a publisher that does nothing", "messages/s", list, rates, "of by hand"), nil
 }
 
-// drainer empties a backlog of n messages, and returns how long that took.
+// drainer drains a backlog of n messages, and returns how long that took.
 type drainer func(ctx context.Context, n int, pub contract.Publisher) (time.Duration, error)
 
-// draining is a contender that empties a backlog, which is made before.
+// draining is a contender that drains a backlog, which is created before.
 func (d *database) draining(name, note string, fill func(ctx context.Context, n int) error, drain drainer) measured {
 	return measured{name, note, func(ctx context.Context) (float64, error) {
 		n := max(1, d.messages/4)
@@ -226,7 +226,7 @@ func (d *database) draining(name, note string, fill func(ctx context.Context, n 
 	}}
 }
 
-// sqlBatch is how many messages a statement by hand stores, reads or deletes.
+// sqlBatch is how many messages a hand-written statement stores, reads or deletes.
 const sqlBatch = 500
 
 // fillOutbox enqueues n messages whose keys follow a Zipf distribution.
@@ -247,7 +247,7 @@ func (d *database) fillOutbox(ctx context.Context, n int) error {
 	return nil
 }
 
-// fillLean stores as many in the lean table.
+// fillLean stores the same in the lean table.
 func (d *database) fillLean(ctx context.Context, n int) error {
 	for keys := range slices.Chunk(zipfKeys(n, d.keys), sqlBatch) {
 		var args []any
@@ -264,7 +264,7 @@ func (d *database) fillLean(ctx context.Context, n int) error {
 
 func zipfKey(k int32) string { return "k" + strconv.Itoa(int(k)) }
 
-// The statements of the loops by hand. Positions stand in the last ones as numbers.
+// The statements of the hand-written loops. The last ones contain positions as numbers.
 const (
 	readLeanSQL   = "SELECT id, message_id, topic, message_key, type, source, tenant, payload, time FROM lean WHERE id > ? ORDER BY id LIMIT 500"
 	deleteLeanSQL = "DELETE FROM lean WHERE id IN (%s)"
@@ -282,8 +282,8 @@ func (d *database) drainOutbox(ctx context.Context, _ int, pub contract.Publishe
 	return d.drainByHand(ctx, pub, readOutboxSQL, deleteOutboxSQL)
 }
 
-// drainByHand is the least that anybody must do who writes a relay by hand: one reader, rows by position
-// in batches of 500, handed over, and deleted in one statement. It knows no retries and no leases.
+// drainByHand is the minimum for a hand-written relay: one reader, rows by position in batches of 500,
+// handed over, and deleted in one statement. It knows no retries and no leases.
 func (d *database) drainByHand(ctx context.Context, pub contract.Publisher, read, remove string) (time.Duration, error) {
 	began := time.Now()
 	after := int64(0)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Sizes of a picture, in its own units.
+// Sizes of a chart, in its own units.
 const (
 	chartWidth  = 760
 	labelWidth  = 250
@@ -21,7 +21,7 @@ const (
 )
 
 // chart draws the figure of that name of each row as a bar, table by table; the bars of one
-// table share a scale. The colours can be read on a light and on a dark page.
+// table share a scale. The colours are readable on a light and on a dark page.
 func chart(title, name string, rows []row) string {
 	var body strings.Builder
 	y := chartMargin
@@ -88,6 +88,6 @@ func drawBar(s *strings.Builder, b bar, top float64, y int) {
 
 func escapeXML(text string) string {
 	var s strings.Builder
-	_ = xml.EscapeText(&s, []byte(text)) // a strings.Builder takes everything
+	_ = xml.EscapeText(&s, []byte(text)) // a strings.Builder never fails
 	return s.String()
 }

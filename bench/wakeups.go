@@ -8,12 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// triggersSQL finds what tells relays of a commit, whatever it is called.
+// triggersSQL finds the triggers that notify relays of a commit, whatever their names.
 const triggersSQL = `SELECT tgname FROM pg_trigger WHERE tgrelid = 'waybill.outbox'::regclass AND NOT tgisinternal ORDER BY tgname`
 
 // runWakeups compares business transactions at full speed with the wake-up and without it,
-// in alternating pairs, beside a relay that empties the table. The relay polls often: one
-// that slept whenever the wake-up is off would leave the writers the whole machine.
+// in alternating pairs, next to a relay that drains the table. The relay polls often: one
+// that slept whenever the wake-up is off would leave the whole machine to the writers.
 func runWakeups(ctx context.Context, b *bench) (rows []row, _ error) {
 	for _, connections := range []int{8, 32} {
 		err := b.inWorld(ctx, func(w *world) error {
@@ -85,7 +85,7 @@ func (w *world) pairs(ctx context.Context, l *writers, connections int, triggers
 				return nil, nil, err
 			}
 			rates[enabled] = rate
-			if err := w.untilEmpty(ctx); err != nil { // each turn begins alike
+			if err := w.untilEmpty(ctx); err != nil { // each turn starts from the same state
 				return nil, nil, err
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// world is a database of its own, with the tables of waybill in it.
+// world is a separate database with the tables of waybill.
 type world struct {
 	*bench
 	name  string // of the database, and of the stream or queue if there is one
@@ -20,7 +20,7 @@ type world struct {
 	store *pgstore.Store[pgx.Tx]
 }
 
-// inWorld makes a world, calls do, and removes the world.
+// inWorld creates a world, calls do, and removes the world.
 func (b *bench) inWorld(ctx context.Context, do func(*world) error) error {
 	w, err := b.newWorld(ctx)
 	if err != nil {
@@ -82,14 +82,14 @@ func (w *world) exec(ctx context.Context, sql string, args ...any) error {
 	return nil
 }
 
-// one returns the value of a query that gives one.
+// one returns the value of a query that returns one.
 func one[T any](ctx context.Context, w *world, sql string, args ...any) (v T, err error) {
 	err = w.pool.QueryRow(ctx, sql, args...).Scan(&v)
 	return v, err
 }
 
 // fillSQL enqueues one message for each key, in their order. The ids are new in each run:
-// JetStream drops those that it has seen.
+// JetStream drops duplicates.
 const fillSQL = `
 INSERT INTO waybill.outbox (id, topic, key, source, payload_bytes)
 SELECT gen_random_uuid()::text, '` + topic + `', 'k' || k, 'bench', $2 FROM unnest($1::int[]) WITH ORDINALITY AS i(k, n) ORDER BY n`
@@ -111,7 +111,7 @@ func (w *world) fill(ctx context.Context, n int) error {
 	return nil
 }
 
-// left is how many messages are in the outbox.
+// left returns how many messages are in the outbox.
 func (w *world) left(ctx context.Context) (int, error) {
 	return one[int](ctx, w, "SELECT count(*) FROM waybill.outbox")
 }

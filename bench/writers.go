@@ -13,8 +13,8 @@ import (
 
 const connections = 8
 
-// runWriters compares transactions with a message to those without, and to what a team
-// would write by hand.
+// runWriters compares transactions with a message with those without, and with hand-written
+// ones.
 func runWriters(ctx context.Context, b *bench) (rows []row, _ error) {
 	return rows, b.inWorld(ctx, func(w *world) error {
 		for _, part := range []func(context.Context, *world) ([]row, error){overhead, overheadLate, bulk, besideRelay} {
@@ -46,7 +46,7 @@ type kind struct {
 	name    string
 	note    string
 	do      func(context.Context) error
-	hand    int // which kind is the same by hand; 0 is none
+	hand    int // the kind of the hand-written equivalent; 0 is none
 	ofHand  *bound
 	ofPlain *bound
 }
@@ -90,7 +90,7 @@ func (w *world) compareWriters(ctx context.Context, name, url string, helper *bo
 func (s settings) rounds() int          { return s.size(max(10, s.repeats), 2) }
 func (s settings) slice() time.Duration { return time.Duration(s.size(1500, 250)) * time.Millisecond }
 
-// inTurns calls do for each of n contenders in each round, which begins with another each time.
+// inTurns calls do for each of n contenders in each round, starting with another one each time.
 func inTurns(rounds, n int, do func(at int) error) error {
 	for round := range rounds {
 		for i := range n {
@@ -102,8 +102,8 @@ func inTurns(rounds, n int, do func(at int) error) error {
 	return nil
 }
 
-// alternate lets the kinds take turns on emptied tables, each round in another order, and
-// returns the rates of each.
+// alternate lets the kinds take turns on empty tables, each round in another order, and returns
+// the rates of each.
 func (w *world) alternate(ctx context.Context, kinds []kind) ([][]float64, error) {
 	rates := make([][]float64, len(kinds))
 	return rates, inTurns(w.rounds(), len(kinds), func(at int) error {
@@ -181,7 +181,7 @@ func (l *writers) bulkEnqueue(ctx context.Context) error {
 	})
 }
 
-// besideRelay floods the table with and without a relay that empties it to NATS.
+// besideRelay floods the table with and without a relay that drains it to NATS.
 func besideRelay(ctx context.Context, w *world) ([]row, error) {
 	l, err := w.writers(ctx, w.url, connections)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package broker holds what broker adapters have in common besides the two contracts that they
-// implement, [relay.Publisher] and [contract.Subscriber]: what each can do, and what each needs
-// to be declared before messages flow.
+// Package broker holds what broker adapters have in common in addition to the two contracts that
+// they implement, [relay.Publisher] and [contract.Subscriber]: what each can do, and what each
+// needs declared before messages flow.
 package broker
 
 import (
@@ -17,22 +17,20 @@ type Broker interface {
 	// Publisher returns the publishing side.
 	Publisher() contract.Publisher
 
-	// Subscriber returns a receiver for one consumer group. What is wrong with s is reported by
-	// its Subscribe.
+	// Subscriber returns a receiver for one consumer group. Its Subscribe reports an invalid s.
 	Subscriber(s consumer.Subscription) contract.Subscriber
 
-	// Capabilities tells what the broker can do. It asks no server.
+	// Capabilities returns what the broker can do. It asks no server.
 	Capabilities() Capabilities
 
 	// Ping reports whether the broker is reachable and would confirm what is published.
 	Ping(ctx context.Context) error
 
-	// Close ends the connection; what was delivered and not settled is redelivered. It may be
-	// called twice.
+	// Close ends the connection; unsettled deliveries are redelivered. It may be called twice.
 	Close() error
 }
 
-// Capabilities says what a broker can do. The zero value can nothing.
+// Capabilities says what a broker can do. The zero value can do nothing.
 type Capabilities struct {
 	// Fanout says that each consumer group of a topic gets every message of it.
 	Fanout bool
@@ -44,10 +42,10 @@ type Capabilities struct {
 	// step; longer ones take several. 0: the delay is waited for in the process that retries.
 	MaxDelay time.Duration
 
-	// DeadLetters says that the broker has a place of its own for messages that were given up.
+	// DeadLetters says that the broker has its own place for dead-lettered messages.
 	DeadLetters bool
 
-	// MaxPayload is the largest payload in bytes that the adapter lets through. 0: any.
+	// MaxPayload is the largest payload in bytes that the adapter accepts. 0: any.
 	MaxPayload int
 
 	// DedupWindow is how long the broker remembers a deduplication id. 0: it has none.
@@ -71,14 +69,14 @@ const (
 	PerKey
 )
 
-// Topology is a broker that needs something declared: exchanges, queues, streams, topics. Both
-// sides of it derive what they need from the same [Wanted].
+// Topology is a broker that needs something declared: exchanges, queues, streams, topics.
+// Publishers and subscribers derive what they need from the same [Wanted].
 type Topology interface {
 	// Plan compares what w needs with what the server has, and changes nothing.
 	Plan(ctx context.Context, w Wanted) ([]Step, error)
 
 	// Apply creates what is missing and, where the server allows it, adds what an existing thing
-	// lacks. It never deletes, and never changes what is set otherwise: that is a [Conflict] and
+	// lacks. It never deletes, and never changes a setting that differs: that is a [Conflict] and
 	// stays as it is. It returns what it found and did.
 	Apply(ctx context.Context, w Wanted) ([]Step, error)
 }
@@ -102,15 +100,15 @@ type Step struct {
 type Action string
 
 const (
-	Keep     Action = "keep"     // it is there as wanted
+	Keep     Action = "keep"     // it exists as wanted
 	Create   Action = "create"   // it is missing
-	Add      Action = "add"      // it is there and lacks something that can be added
-	Conflict Action = "conflict" // it is there and set otherwise; an operator must decide
-	Ensure   Action = "ensure"   // the server does not tell whether it is there; Apply sees to it
+	Add      Action = "add"      // it exists and lacks something that can be added
+	Conflict Action = "conflict" // it exists with other settings; an operator must decide
+	Ensure   Action = "ensure"   // the server does not tell whether it exists; Apply makes sure
 )
 
-// Explainer is a broker that can tell what a topic's route through it guarantees, from the live
-// server where the server tells.
+// Explainer is a broker that can describe what a topic's route through it guarantees, from the
+// live server where the server reports it.
 type Explainer interface {
 	// Explain returns the facts about topic, those of each aspect together.
 	Explain(ctx context.Context, topic string) ([]guarantee.Fact, error)

@@ -18,7 +18,7 @@ type Role int
 
 const (
 	Nobody   Role = iota // nothing
-	Reader               // look at everything but payloads
+	Reader               // see everything but payloads
 	Operator             // requeue and resolve dead letters, start and cancel replays, resume sagas
 	Admin                // discard, restore, delete and edit dead letters, have sagas compensated
 )
@@ -36,16 +36,16 @@ func (r Role) String() string {
 // Grant is what somebody may do.
 type Grant struct {
 	Role   Role
-	Reveal bool // may look at payloads and header values, which is audited
+	Reveal bool // may see payloads and header values, which is audited
 
-	// Tenant limits what the person sees and changes to the messages of one tenant. What is stored for
-	// all tenants together is refused: groups, statistics, replays, relays, consumers, checks and the audit log.
+	// Tenant limits what the person sees and changes to the messages of one tenant. Data that is stored for all
+	// tenants together is refused: groups, statistics, replays, relays, consumers, checks and the audit log.
 	// Optional: without it all tenants.
 	Tenant string
 }
 
-// ParseGrant reads "reader", "operator" or "admin", followed by "+payloads" for those who may look at payloads, and
-// by "@" and the name of a tenant for those who are limited to it.
+// ParseGrant reads "reader", "operator" or "admin", followed by "+payloads" for the right to see payloads, and by
+// "@" and the name of a tenant for a limit to it.
 func ParseGrant(text string) (Grant, error) {
 	name, tenant, limited := strings.Cut(text, "@")
 	name, reveal := strings.CutSuffix(name, "+payloads")
@@ -61,7 +61,7 @@ func ParseGrant(text string) (Grant, error) {
 	return Grant{}, fmt.Errorf("%q is not a role; it is reader, operator or admin, followed by +payloads for who may see payloads, and by @ and a tenant for who is limited to it", text)
 }
 
-// check returns an error if no message can be of the grant's tenant.
+// check returns an error if no message can have the grant's tenant.
 func (g Grant) check() error {
 	if len(g.Tenant) > waybill.MaxTenantLen || !isStorable(g.Tenant) {
 		return invalid("Grant.Tenant", fmt.Sprintf("is longer than %d bytes, or no text", waybill.MaxTenantLen))
@@ -69,8 +69,8 @@ func (g Grant) check() error {
 	return nil
 }
 
-// join returns what somebody may do who has two grants. Those for different tenants do not add up: the higher role
-// counts, and of equal ones that for all tenants, or else the first.
+// join returns the effective grant of somebody with two. Grants for different tenants do not add up: the higher
+// role counts, and of equal ones that for all tenants, or else the first.
 func (g Grant) join(other Grant) Grant {
 	switch {
 	case other.Role <= Nobody && !other.Reveal:
@@ -83,15 +83,15 @@ func (g Grant) join(other Grant) Grant {
 	return g
 }
 
-// User is a person, or a program, who has proved who it is.
+// User is an authenticated person or program.
 type User struct {
-	Name string // stands in the audit log; up to waybill.MaxIDLen bytes
+	Name string // recorded in the audit log; up to waybill.MaxIDLen bytes
 	Grant
 }
 
-// Authenticator finds out who has sent a request. It is safe for concurrent use.
+// Authenticator authenticates requests. It is safe for concurrent use.
 type Authenticator interface {
-	// Authenticate returns who sent r, and false if r does not prove it.
+	// Authenticate returns the sender of r, and false if r does not prove it.
 	Authenticate(r *http.Request) (User, bool)
 }
 
@@ -100,15 +100,15 @@ type secretChecker interface {
 	checkHash(secret bearer.Hash) (User, bool)
 }
 
-// Token lets the one in who knows a secret.
+// Token admits whoever knows a secret.
 type Token struct {
-	Name   string            // of the person; stands in the audit log
+	Name   string            // of the person; recorded in the audit log
 	SHA256 [sha256.Size]byte // of the secret
 	Grant  Grant
 }
 
-// NewToken returns a token for a secret, which is "sha256:" and the SHA-256 of it in
-// hexadecimal digits, or the secret itself, of at least 20 bytes.
+// NewToken returns a token for a secret, which is "sha256:" and its SHA-256 in hexadecimal digits, or the secret
+// itself, of at least 20 bytes.
 func NewToken(name, secret string, grant Grant) (Token, error) {
 	sum, err := bearer.ParseHash(secret)
 	if err != nil {
@@ -117,8 +117,8 @@ func NewToken(name, secret string, grant Grant) (Token, error) {
 	return Token{Name: name, SHA256: sum, Grant: grant}, nil
 }
 
-// Tokens lets those in who know a secret, sent as a bearer token or typed into the form for
-// signing in. Only hashes of the secrets are kept.
+// Tokens admits those who know a secret, sent as a bearer token or typed into the sign-in form. Only hashes of the
+// secrets are kept.
 type Tokens struct{ tokens atomic.Pointer[[]Token] }
 
 // NewTokens returns an authenticator for tokens, at least one.
@@ -130,8 +130,8 @@ func NewTokens(tokens ...Token) (*Tokens, error) {
 	return t, nil
 }
 
-// Set replaces all tokens: sessions and programs whose token is not among them any more are let in no
-// longer, and others may do what theirs grants now. If it returns an error nothing has changed.
+// Set replaces all tokens: sessions and programs whose token is no longer among them are refused, and others may do
+// what theirs grants now. If it returns an error nothing has changed.
 func (t *Tokens) Set(tokens ...Token) error {
 	if len(tokens) == 0 {
 		return invalid("Tokens", "are none; nobody could sign in")
@@ -155,7 +155,7 @@ func (t *Tokens) Set(tokens ...Token) error {
 	return nil
 }
 
-// validName reports whether a name can stand in the audit log.
+// validName reports whether a name can be recorded in the audit log.
 func validName(name string) bool {
 	return strings.TrimSpace(name) != "" && len(name) <= waybill.MaxIDLen && utf8.ValidString(name) &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f })

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// freshFor is how old what several people look at may be at least, before it is read again.
+// freshFor is the minimum age of shared data before it is read again.
 const freshFor = 5 * time.Second
 
-// cached keeps what is expensive to read. One caller at a time reads; the time between two
-// readings grows with what one takes, so that any number of open pages costs the store at
-// most a small share of its time. An error is not kept.
+// cached caches what is expensive to read. Only one caller at once reads; the time between
+// two readings grows with what one takes, so that any number of open pages costs the store
+// at most a small share of its time. An error is not cached.
 type cached[V any] struct {
 	read func(ctx context.Context) (V, error)
-	turn chan struct{} // held by who looks at the fields below
+	turn chan struct{} // guards the fields below
 
 	value V
 	at    time.Time

@@ -12,11 +12,11 @@ import (
 	"github.com/waybill-go/waybill/internal/ops"
 )
 
-// selectable are the verbs for all letters that are ticked in the list.
+// selectable are the verbs for all dead letters that are selected in the list.
 var selectable = []ops.Verb{ops.Find(ops.Letter, "requeue"), ops.Find(ops.Letter, "resolve")}
 
-// changeSelected does the same to each letter that is ticked in the list. What can't be done
-// with one does not keep the others from it.
+// changeSelected applies a verb to each dead letter that is selected in the list. A failure
+// of one does not affect the others.
 func (d *Dashboard) changeSelected(c *call) error {
 	do, err := selectedChange(c)
 	if err != nil {
@@ -67,7 +67,7 @@ func selectedChange(c *call) (ops.Verb, error) {
 	return ops.Verb{}, invalidField("do", "is not requeue or resolve")
 }
 
-// editPage is the form in which a letter's message is corrected.
+// editPage is the form in which a dead letter's message is corrected.
 type editPage struct {
 	Number                             int64
 	Type, Address, ContentType, Schema string
@@ -76,7 +76,7 @@ type editPage struct {
 	Why, Wrong                         string
 }
 
-// editForm shows the message in a form, which is a look at its payload.
+// editForm shows the message in a form, which reveals its payload.
 func (d *Dashboard) editForm(c *call) error {
 	number, err := c.number()
 	if err != nil {
@@ -139,7 +139,7 @@ func (d *Dashboard) saveEdit(c *call) error {
 	return c.redirect("messages?" + url.Values{"id": {id}, "done": {"edited"}}.Encode())
 }
 
-// changes says in what the form differs from the message.
+// changes returns how the form differs from the message.
 func (e editPage) changes(was editPage, m *waybill.Message) (change deadletter.Edit, err error) {
 	change.Type = ifOther(e.Type, was.Type)
 	change.ContentType = ifOther(e.ContentType, was.ContentType)

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	checkEvery   = time.Minute // at most so often, while somebody looks
+	checkEvery   = time.Minute // minimum interval, while somebody looks
 	checkTimeout = time.Minute
 )
 
-// checks keeps the findings of the program's own. They are made in the background, so that
-// no view waits for them.
+// checks caches the findings of the program's own checks. They run in the background, so
+// that no view waits for them.
 type checks struct {
 	make   func(ctx context.Context) []Finding // nil if there are none
 	logger *slog.Logger
@@ -26,11 +26,11 @@ type checks struct {
 	mu    sync.Mutex
 	busy  bool
 	found []ops.Finding // the worst first
-	at    time.Time     // zero until they were made once
+	at    time.Time     // zero until they have run once
 }
 
-// get returns what was found last, and when. If that is long ago, it lets the checks be made
-// anew; they outlive the request that has asked.
+// get returns the latest findings, and their time. If that is long ago, it starts the checks
+// again; they outlive the request.
 func (k *checks) get(ctx context.Context) (found []ops.Finding, at time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -51,7 +51,7 @@ func (k *checks) refresh(ctx context.Context) {
 	k.busy, k.found, k.at = false, found, time.Now()
 }
 
-// run makes the checks. A panic in them is a finding, not the end of the process.
+// run runs the checks. A panic in them is a finding, not the end of the process.
 func (k *checks) run(ctx context.Context) (found []ops.Finding) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -65,12 +65,12 @@ func (k *checks) run(ctx context.Context) (found []ops.Finding) {
 	return found
 }
 
-// findingOf is a finding of the program's own as the pages show it.
+// findingOf converts a finding of the program's own checks for the pages.
 func findingOf(f Finding) ops.Finding {
 	return ops.Finding{Severity: ops.Severity(f.Level), Subject: f.Check, Found: f.Detail, Advice: f.Advice}
 }
 
-// checksPage shows every finding of the program's own.
+// checksPage shows every finding of the program's own checks.
 func (d *Dashboard) checksPage(c *call) error {
 	found, at := d.checks.get(c.r.Context())
 	return c.show(http.StatusOK, "checks", "Checks", struct {

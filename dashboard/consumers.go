@@ -13,8 +13,8 @@ type consumerList struct {
 	CanAskInbox bool
 }
 
-// consumers shows what dead letters tell of consumers: the groups are kept rolled up, so that
-// it costs the same however many letters and inbox records there are.
+// consumers shows what dead letters reveal about consumers: the groups are stored aggregated,
+// so that the cost does not depend on the number of dead letters and inbox records.
 func (d *Dashboard) consumers(c *call) error {
 	groups, err := c.letters.DeadLetterGroups(c.r.Context(), groupsShown)
 	if err != nil {

@@ -1,11 +1,10 @@
-// Package dashboard shows what is on its way, what is stuck and why, and lets those who may fix
-// it, as an [http.Handler] that a program mounts at any path.
+// Package dashboard shows which messages are in flight, which are stuck and why, and lets authorised people fix them,
+// as an [http.Handler] that a program mounts at any path.
 //
-// It denies by default: [New] refuses a configuration that lets everybody in, payloads are
-// hidden from all who have no right to see them, and every change names the person who made
-// it in the audit log. Pages are rendered on the server and work without JavaScript; a small
-// script keeps them up to date. Links are relative, so that neither a prefix nor a proxy that
-// rewrites paths has to be configured.
+// It denies by default: [New] refuses a configuration that lets everybody in, payloads are hidden from everybody
+// without the right to see them, and the audit log records every change with the person who made it. Pages are rendered
+// on the server and work without JavaScript; a small script keeps them up to date. Links are relative, so that neither
+// a prefix nor a proxy that rewrites paths has to be configured.
 package dashboard
 
 import (
@@ -25,23 +24,26 @@ import (
 	"github.com/waybill-go/waybill/saga"
 )
 
-// Store is what a dashboard shows: messages, and dead letters, which are settled here. Whatever else a store is, is shown, too:
+// Store is what a dashboard shows: messages, and dead letters, which operators settle here. Further interfaces that a
+// store implements are shown, too:
 //
 //   - [Replays]: bulk replays are offered.
-//   - [inbox.Inspector]: which consumers have handled a message. Without it the life of a message ends with its publishing.
+//   - [inbox.Inspector]: which consumers have handled a message. Without it the history of a message ends with its
+//     publishing.
 //   - [relay.Inspector]: relays and their lanes.
-//   - [schedule.OperatorStore]: what is scheduled, and changing it.
-//   - [saga.OperatorStore]: instances of sagas, and helping them. They are counted at most every 5 seconds, and less often if that takes long.
-//   - [deadletter.Auditor]: who looks at a payload is recorded. Without it payloads and header values are
-//     shown to nobody.
+//   - [schedule.OperatorStore]: schedules and scheduled messages, and changing them.
+//   - [saga.OperatorStore]: instances of sagas, and repairing them. They are counted at most every 5 seconds, and less
+//     often if that takes long.
+//   - [deadletter.Auditor]: viewing a payload is recorded. Without it payloads and header values are never shown.
 //
-// Every store of this module that keeps messages is all of these, but that MongoDB has no schedules and sagas.
+// Every store of this module that keeps messages implements all of these, except that MongoDB has no schedules and
+// sagas.
 type Store interface {
 	Outbox
 	deadletter.Store
 }
 
-// Outbox is what is needed of [outbox.Inspector].
+// Outbox is the part of [outbox.Inspector] that a dashboard needs.
 type Outbox interface {
 	// MessageStates is that of [outbox.Inspector].
 	MessageStates(ctx context.Context, id string) ([]outbox.State, error)
@@ -55,8 +57,8 @@ type Outbox interface {
 	OutboxStats(ctx context.Context) ([]outbox.Stats, error)
 }
 
-// Replays is what is needed of [deadletter.ReplayStore]: everything but driving them. What
-// starts and cancels them here is driven by some process with a relay or consumer.
+// Replays is the part of [deadletter.ReplayStore] that a dashboard needs: everything but driving replays. A replay that
+// is started here is driven by a process with a relay or consumer.
 type Replays interface {
 	// PreviewReplay is that of [deadletter.ReplayStore].
 	PreviewReplay(ctx context.Context, f deadletter.Filter, inboxRetention time.Duration) (deadletter.Preview, error)
@@ -78,13 +80,13 @@ type Replays interface {
 type Level string
 
 const (
-	OK   Level = "ok"      // nothing to be seen
+	OK   Level = "ok"      // no problem
 	Note Level = "note"    // worth knowing; nothing to do now
-	Warn Level = "warning" // it works, but look at it
+	Warn Level = "warning" // it works, but needs attention
 	Fail Level = "problem" // it does not work
 )
 
-// Finding is the result of one check. Everybody who may read sees it.
+// Finding is the result of one check. Every reader sees it.
 type Finding struct {
 	Level  Level
 	Check  string // what was looked at
@@ -92,40 +94,39 @@ type Finding struct {
 	Advice string // what to do, if it is not OK
 }
 
-// Config says to whom a dashboard shows a store, and how.
+// Config configures who may use a dashboard, and how it shows a store.
 type Config struct {
-	// Checks returns findings of the program's own. It is called in the background while
-	// somebody looks, one call at a time and at most once a minute, with a minute's time; the
-	// pages show what it found last, and when. Optional.
+	// Checks returns findings of the program's own checks. It is called in the background while somebody looks, never
+	// concurrently and at most once a minute, with a timeout of a minute; the pages show the latest findings and their
+	// time. Optional.
 	Checks func(ctx context.Context) []Finding
 
 	// Access says who may do what, such as [Tokens] or [ProxyAccess]. Required unless
 	// AllowLoopback is set.
 	Access Authenticator
 
-	// AllowLoopback lets everybody in, as admin, who asks from this machine for this machine:
-	// both the sender's address and the Host of the request must be loopback, and the request
-	// must not have come through a proxy. For development. Not together with Access.
+	// AllowLoopback admits, as admin, every request from this machine to this machine: both the sender's address and
+	// the Host of the request must be loopback, and the request must not have come through a proxy. For development.
+	// Not together with Access.
 	AllowLoopback bool
 
-	// TrustedProxies are the addresses whose X-Forwarded-Proto header is believed. Session
-	// cookies are Secure if it says https, or if the request came over TLS. Optional.
+	// TrustedProxies are the addresses whose X-Forwarded-Proto header is trusted. Session cookies are Secure if it says
+	// https, or if the request came over TLS. Optional.
 	TrustedProxies []netip.Prefix
 
-	// SessionTTL is how long a person who has signed in with a token stays so. Optional; the
-	// default is 8 hours. Sessions are kept in memory: with several replicas behind one
-	// address, let the balancer keep a person at one of them.
+	// SessionTTL is how long a person who has signed in with a token stays signed in. Optional; the default is 8 hours.
+	// Sessions are kept in memory: with several replicas behind one address, configure sticky sessions in the load
+	// balancer.
 	SessionTTL time.Duration
 
-	// InboxRetention is how long consumers recognise a duplicate; previews of replays warn of
-	// letters that are older. Optional; the default is 30 days.
+	// InboxRetention is how long consumers recognise a duplicate; previews of replays warn of dead letters that are
+	// older. Optional; the default is 30 days.
 	InboxRetention time.Duration
 
-	// Environment is shown beside the name, such as "production". Optional.
+	// Environment is shown next to the name, such as "production". Optional.
 	Environment string
 
-	// Logger is told of failures and refused sign-ins. Optional; the default is
-	// [slog.Default].
+	// Logger receives failures and refused sign-ins. Optional; the default is [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -160,7 +161,7 @@ func invalid(field, reason string) error {
 type Dashboard struct {
 	cfg          Config
 	access       Authenticator
-	signIn       secretChecker // nil if nobody signs in here
+	signIn       secretChecker // nil without sign-in
 	sessions     *sessions
 	formKey      [32]byte
 	pages        pages
@@ -170,7 +171,7 @@ type Dashboard struct {
 	flow         *cached[flow]
 	checks       *checks
 	failures     *failures
-	unknownProxy sync.Once // says that there is one
+	unknownProxy sync.Once // whether sessions exist
 	replayed     *progress
 	all          stores
 	observer     observe.Observer      // of what operators do

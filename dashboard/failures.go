@@ -16,19 +16,19 @@ import (
 
 const (
 	maxFailures   = 10          // of one client, in failureWindow
-	maxOfProxy    = 600         // of one address that names clients, but is no trusted proxy
+	maxOfProxy    = 600         // of one address that names clients, but is not a trusted proxy
 	failureWindow = time.Minute // from the first of them
-	maxFailing    = 10_000      // addresses that are remembered; the one whose window ends first goes
+	maxFailing    = 10_000      // addresses that are remembered; the one whose window ends first is dropped
 )
 
-// failures counts wrong tokens by client, so that nobody tries them by the thousand.
+// failures counts wrong tokens by client, to prevent guessing.
 type failures struct {
 	mu sync.Mutex
 	by map[origin]failure
 }
 
-// origin is who sends wrong tokens: an address, and whom a proxy at that address names as its client,
-// which may be a lie unless the proxy is trusted.
+// origin is the sender of wrong tokens: an address, and the client that a proxy at that address names,
+// which may be forged unless the proxy is trusted.
 type origin struct {
 	from   netip.Prefix
 	client string
@@ -102,9 +102,10 @@ func forwardedFor(r *http.Request) []string {
 	return nil
 }
 
-// failing is what a wrong token counts for. Of IPv6 it is the network, in which one machine has as many
-// addresses as it likes. An address that is no trusted proxy, but names clients, may be one that we
-// were not told of: its clients are told apart, so that one of them does not lock out all.
+// failing returns the origin that a wrong token counts against. For IPv6 it is the network, in which
+// one machine has any number of addresses. An address that is not a trusted proxy, but names clients,
+// may be a proxy that was not configured: its clients are counted separately, so that one of them does
+// not lock out all.
 func (d *Dashboard) failing(r *http.Request) origin {
 	from := d.client(r)
 	bits := from.BitLen()
@@ -121,7 +122,7 @@ func (d *Dashboard) failing(r *http.Request) origin {
 
 const maxClientName = 64
 
-// mayTry refuses a token, right or wrong, from where too many wrong ones came.
+// mayTry refuses a token, right or wrong, from an origin with too many wrong ones.
 func (c *call) mayTry() error {
 	from := c.d.failing(c.r)
 	wait := c.d.failures.wait(from, maxFailures)

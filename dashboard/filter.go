@@ -56,8 +56,8 @@ func readTime(field, text string) (time.Time, error) {
 	return time.Time{}, invalidField(field, "is not a time such as 2026-01-31T23:59")
 }
 
-// writeFilter writes a filter as a query, without what is empty and without the place in the
-// list.
+// writeFilter writes a filter as a query, without empty fields and without the position in
+// the list.
 func writeFilter(f deadletter.Filter) url.Values {
 	q := make(url.Values)
 	set := func(name, value string) {
@@ -84,7 +84,8 @@ func writeFilter(f deadletter.Filter) url.Values {
 	return q
 }
 
-// queryOf is a filter as a query that a template takes as it is: Encode has escaped it.
+// queryOf is a filter as a query that a template does not escape again: Encode has escaped
+// it.
 func queryOf(f deadletter.Filter) template.URL { return template.URL(writeFilter(f).Encode()) }
 
 func writeTime(t time.Time) string {
@@ -100,7 +101,7 @@ func writeTime(t time.Time) string {
 // condition is a part of a filter in words.
 type condition struct{ Name, Value string }
 
-// conditions says what a filter asks for.
+// conditions returns what a filter asks for.
 func conditions(f deadletter.Filter) []condition {
 	var list []condition
 	for name, values := range writeFilter(f) {

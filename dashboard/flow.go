@@ -7,15 +7,15 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// flowSample is how many of the latest published messages are looked at. So many cost the
-// same however many there are.
+// flowSample is how many of the latest published messages are read, a cost that does not
+// depend on their total number.
 const flowSample = 1000
 
-// flow is how many messages are published per minute. It is read off the latest that the
-// store keeps: counts of all of them fall when old ones are removed.
+// flow is how many messages are published per minute. It is derived from the latest that
+// the store keeps: counts of all of them fall when old ones are removed.
 type flow struct {
 	PerMinute int64
-	Known     bool // the store keeps what was published, and there is some
+	Known     bool // the store keeps published messages, and has some
 }
 
 func (d *Dashboard) readFlow(ctx context.Context) (flow, error) {
@@ -26,8 +26,8 @@ func (d *Dashboard) readFlow(ctx context.Context) (flow, error) {
 	return flowOf(latest, time.Now()), nil
 }
 
-// flowOf counts those of the last minute. If the sample does not go back so far, it counts
-// what its time would give in a minute.
+// flowOf counts those of the last minute. If the sample does not reach that far back, it
+// extrapolates to a minute.
 func flowOf(latest []outbox.State, now time.Time) flow {
 	f := flow{Known: len(latest) > 0}
 	span := time.Duration(0)

@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/internal/ops"
 )
 
-// runningReplay is a replay under way.
+// runningReplay is a running replay.
 type runningReplay struct {
 	deadletter.Replay
 	Idle string // why it does not get on, "" if it does
@@ -25,13 +25,13 @@ func (d *Dashboard) running(replays []deadletter.Replay, noRelay bool) []running
 	return list
 }
 
-// idle says why a running replay does not get on, "" if it does.
+// idle says why a running replay does not advance, "" if it does.
 func (d *Dashboard) idle(r deadletter.Replay, noRelay bool) string {
 	return ops.Idle(&r, d.replayed.still(r), noRelay)
 }
 
-// progress remembers when the replays that somebody looks at got on last: the store keeps
-// only how far they are.
+// progress remembers when replays that are being viewed last advanced: the store keeps
+// only their progress.
 type progress struct {
 	mu   sync.Mutex
 	seen map[int64]step
@@ -44,7 +44,7 @@ type step struct {
 
 func newProgress() *progress { return &progress{seen: make(map[int64]step)} }
 
-// still returns for how long a replay has not got on, as far as it was looked at.
+// still returns how long a replay has not advanced, as far as it was viewed.
 func (p *progress) still(r deadletter.Replay) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,7 @@ func (p *progress) still(r deadletter.Replay) time.Duration {
 	case known && last.done == done:
 		return time.Since(last.at)
 	case len(p.seen) >= replaysShown:
-		clear(p.seen) // more are not shown; those that are begin anew
+		clear(p.seen) // more are not shown; those that are start over
 	}
 	last = step{done, time.Now()}
 	if done == 0 {

@@ -31,7 +31,7 @@ func (d *Dashboard) groups(c *call) error {
 	return c.show(http.StatusOK, "groups", "Dead letters", groupList{groups, len(groups) == groupsShown})
 }
 
-// letterList is what the list of letters shows.
+// letterList is what the list of dead letters shows.
 type letterList struct {
 	query
 	Filter     deadletter.Filter
@@ -41,7 +41,7 @@ type letterList struct {
 	Next       int64 // after which the next page begins, 0 for none
 }
 
-// Reach is in how many letters a text alone is looked for.
+// Reach is how many dead letters are searched for a text without further conditions.
 func (letterList) Reach() int { return deadletter.TextReach }
 
 func (d *Dashboard) letters(c *call) error {
@@ -63,7 +63,7 @@ func (d *Dashboard) letters(c *call) error {
 	return c.show(http.StatusOK, "letters", "Dead letters", l)
 }
 
-// letterPage is what the page of one letter shows. Letter is nil if it is not there any more.
+// letterPage is what the page of one dead letter shows. Letter is nil if it no longer exists.
 type letterPage struct {
 	screen
 	From      string
@@ -72,10 +72,11 @@ type letterPage struct {
 
 func (d *Dashboard) letter(c *call) error { return c.showLetter(false) }
 
-// revealLetter shows the payload, after it was recorded who looks at it.
+// revealLetter shows the payload, after recording who views it.
 func (d *Dashboard) revealLetter(c *call) error { return c.showLetter(true) }
 
-// showLetter shows a letter, or what the audit log knows of one that is not there any more.
+// showLetter shows a dead letter, or what the audit log knows about one that no longer
+// exists.
 func (c *call) showLetter(looks bool) error {
 	number, err := c.number()
 	if err != nil {

@@ -19,7 +19,7 @@ const (
 )
 
 // overview is what the first page shows. A part that could not be read is marked as such,
-// so that the rest is there when it is needed most.
+// so that the rest is available when it is needed most.
 type overview struct {
 	Topics     []ops.Topic
 	Total      ops.Topic
@@ -28,7 +28,7 @@ type overview struct {
 
 	Groups      []deadletter.Group
 	MoreGroups  bool
-	Open        int // letters in the groups
+	Open        int // dead letters in the groups
 	GroupsError *problem
 
 	ops.RelayCounts
@@ -39,7 +39,7 @@ type overview struct {
 
 	Findings []ops.Finding
 	Worst    ops.Severity
-	ChecksAt time.Time // when the program's own checks were made; zero if they were not yet
+	ChecksAt time.Time // when the program's own checks ran; zero if they have not yet
 	Unshown  int       // findings that are on the page of checks only
 
 	Flow flow
@@ -84,8 +84,8 @@ func (c *call) partial(err error) *problem {
 	return c.explain(err)
 }
 
-// addChecks adds what the program's own checks found and somebody should look at. The rest
-// is on a page of its own.
+// addChecks adds those findings of the program's own checks that need attention. The rest
+// is on a separate page.
 func (o *overview) addChecks(found []ops.Finding, at time.Time) {
 	own := len(found)
 	found = slices.DeleteFunc(slices.Clone(found), func(f ops.Finding) bool { return !ops.IsTrouble(f) })
@@ -96,7 +96,7 @@ func (o *overview) addChecks(found []ops.Finding, at time.Time) {
 	o.Worst = ops.Worst(o.Findings)
 }
 
-// findings are what the dashboard sees by itself.
+// findings are what the dashboard itself detects.
 func (o *overview) findings(stats []outbox.Stats) []ops.Finding {
 	var list []ops.Finding
 	if p := o.StatsError; p != nil {

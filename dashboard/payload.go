@@ -17,7 +17,7 @@ const (
 	maxIndentDepth = 32
 
 	maxShownText  = 128 << 10
-	maxShownBytes = 8 << 10 // of what is no text
+	maxShownBytes = 8 << 10 // of what is not text
 )
 
 // payloadView is a payload as it is shown.
@@ -46,7 +46,7 @@ func viewPayload(payload []byte) payloadView {
 	case len(payload) > maxShownText:
 		v.Cut, payload = maxShownText, payload[:maxShownText]
 	}
-	v.Text = strings.ToValidUTF8(string(payload), "") // the cut may have gone through a character
+	v.Text = strings.ToValidUTF8(string(payload), "") // the cut may be within a character
 	return v
 }
 
@@ -72,7 +72,7 @@ func depthOf(payload []byte) int {
 	return deepest
 }
 
-// editable is a payload in a text area, as text if that brings it back byte for byte.
+// editable is a payload in a text area, as text if that preserves it byte for byte.
 func editable(payload []byte) (text string, isHex bool) {
 	if isText(payload) && !bytes.ContainsRune(payload, '\r') {
 		return string(payload), false
@@ -80,7 +80,7 @@ func editable(payload []byte) (text string, isHex bool) {
 	return hex.EncodeToString(payload), true
 }
 
-// edited reads a text area. Browsers send its line ends as CR LF.
+// edited reads a text area. Browsers send its line endings as CR LF.
 func edited(text string, isHex bool) ([]byte, error) {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	if !isHex {
@@ -93,7 +93,7 @@ func edited(text string, isHex bool) ([]byte, error) {
 	return payload, nil
 }
 
-// writeHeaders is headers in a text area, a line for each.
+// writeHeaders formats headers for a text area, one per line.
 func writeHeaders(names []string, headers map[string]string) string {
 	var b strings.Builder
 	for _, name := range names {

@@ -12,27 +12,28 @@ import (
 
 // ProxyConfig describes a proxy that signs people in, such as one for OpenID Connect.
 type ProxyConfig struct {
-	// Trusted are the addresses of the proxy. Requests from elsewhere are nobody's, whatever
-	// their headers say. Required.
+	// Trusted are the addresses of the proxy. Requests from elsewhere are not authenticated,
+	// whatever their headers say. Required.
 	Trusted []netip.Prefix
 
 	// UserHeader is the header in which the proxy names the person, such as
-	// X-Auth-Request-Email. The proxy must remove it from what it is sent. Required.
+	// X-Auth-Request-Email. The proxy must remove it from incoming requests. Required.
 	UserHeader string
 
-	// GroupsHeader is the header in which it names the person's groups, with commas between
-	// them. The proxy must remove it from what it is sent. Optional.
+	// GroupsHeader is the header in which it names the person's groups, comma-separated. The
+	// proxy must remove it from incoming requests. Optional.
 	GroupsHeader string
 
 	// Groups says what the members of each group may do. The highest role counts; grants for
 	// different tenants do not add up. Optional.
 	Groups map[string]Grant
 
-	// Default is what everybody may do whom the proxy lets through. Optional: nothing.
+	// Default is what everybody may do whom the proxy has authenticated. Optional; the
+	// default is nothing.
 	Default Grant
 }
 
-// ProxyAccess believes what a trusted proxy says of who has sent a request.
+// ProxyAccess authenticates requests by the headers of a trusted proxy.
 type ProxyAccess struct{ cfg ProxyConfig }
 
 // NewProxyAccess returns an authenticator for requests that come through a proxy.
@@ -88,7 +89,7 @@ func (d *Dashboard) isSecure(r *http.Request) bool {
 	return r.TLS != nil || fromAny(r, d.cfg.TrustedProxies) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// loopback lets in who asks from this machine for this machine.
+// loopback admits requests from this machine to this machine.
 type loopback struct{}
 
 // Authenticate implements [Authenticator].

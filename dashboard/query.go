@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// query is a filter as the URL of a page has it.
+// query is a filter from the URL of a page.
 type query struct {
 	Asked url.Values
 	Wrong string // why it can't be answered
@@ -17,7 +17,7 @@ type query struct {
 // Given returns a field of the filter as it was given.
 func (q query) Given(name string) string { return q.Asked.Get(name) }
 
-// refuses reports whether err is about the filter, and keeps what is wrong with it.
+// refuses reports whether err is about the filter, and keeps it.
 func (q *query) refuses(err error) bool {
 	var refused *waybill.InvalidError
 	if !errors.As(err, &refused) {

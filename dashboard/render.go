@@ -53,7 +53,7 @@ type view struct {
 // whole is a number of a template, which has any type of integer.
 func whole(n any) int64 { return reflect.ValueOf(n).Int() }
 
-// says is a text as a template calls it.
+// says returns a text as a function for templates.
 func says(text string) func() string { return func() string { return text } }
 
 func parsePages(assets map[string]asset) (pages, error) {
@@ -98,7 +98,8 @@ var sections = map[string]string{
 	"sessions": "sessions",
 }
 
-// show renders a page before it sends the first byte, so that a failure is told as one.
+// show renders a page before it sends the first byte, so that a failure is reported as
+// one.
 func (c *call) show(status int, name, title string, data any) error {
 	v := view{
 		Root: c.root, Title: title, Section: sections[name], Environment: c.d.cfg.Environment,
@@ -119,7 +120,7 @@ func (c *call) show(status int, name, title string, data any) error {
 	}
 	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	c.w.WriteHeader(status)
-	_, _ = page.WriteTo(c.w) // the person may have gone; nobody is left to be told
+	_, _ = page.WriteTo(c.w) // the client may be gone; there is nobody to report to
 	return nil
 }
 

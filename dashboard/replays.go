@@ -25,7 +25,7 @@ func (d *Dashboard) replays(c *call) error {
 	return c.show(http.StatusOK, "replays", "Replays", list)
 }
 
-// previewPage says what a replay would do, before it is started.
+// previewPage shows what a replay would do, before it is started.
 type previewPage struct {
 	Conditions []condition
 	Query      template.URL
@@ -51,7 +51,8 @@ func (d *Dashboard) previewReplay(c *call) error {
 	})
 }
 
-// replayFilter reads a filter for a replay, which is about open letters and has no pages.
+// replayFilter reads a filter for a replay, which selects open dead letters and has no
+// pages.
 func replayFilter(q url.Values) (deadletter.Filter, error) {
 	f, err := readFilter(q)
 	if err != nil {
@@ -100,7 +101,7 @@ func (c *call) plan() (plan deadletter.Plan, err error) {
 	return plan, nil
 }
 
-// replayPage shows how far a replay is.
+// replayPage shows the progress of a replay.
 type replayPage struct {
 	Replay     deadletter.Replay
 	Conditions []condition

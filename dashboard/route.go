@@ -18,17 +18,17 @@ import (
 	"github.com/waybill-go/waybill/internal/ops"
 )
 
-// call is one request on its way through the handler.
+// call is one request in the handler.
 type call struct {
 	d      *Dashboard
 	w      http.ResponseWriter
 	r      *http.Request
 	who    identity
 	root   string // relative URL of where the dashboard is mounted, with a slash at its end
-	stores        // what the person may reach by this route
+	stores        // what the person may access by this route
 }
 
-// route says who may have a page, or do something, and what then happens.
+// route says who may see a page, or do something, and handles the request.
 type route struct {
 	pattern string
 	role    Role
@@ -39,7 +39,7 @@ type route struct {
 }
 
 const (
-	loginBody = 4 << 10 // what may be read of somebody of whom nothing is known yet
+	loginBody = 4 << 10 // what may be read from an unauthenticated client
 	smallBody = 64 << 10
 	// An edited payload arrives in the encoding of forms, or as hexadecimal digits.
 	largeBody = 4 * waybill.MaxPayloadLen
@@ -54,7 +54,7 @@ func (d *Dashboard) routing() *http.ServeMux {
 	return mux
 }
 
-// list returns every route but that of assets, which everybody may have. What the store does not keep has none.
+// list returns every route except that of assets, which are public. What the store does not keep has no route.
 func (d *Dashboard) list() []route {
 	routes := append(d.verbRoutes(), []route{
 		{pattern: "GET /login", of: ofNoTenant, do: d.loginPage},
@@ -122,7 +122,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", "./"+path.Base(asked)+"/")
 		w.WriteHeader(http.StatusPermanentRedirect)
 	case path.Clean(r.URL.Path) != r.URL.Path:
-		// The multiplexer would lead to the clean path, without what this is mounted below.
+		// The multiplexer would redirect to the clean path, without the prefix that this is mounted at.
 		http.Error(w, "not found", http.StatusNotFound)
 	default:
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
@@ -143,7 +143,7 @@ func setHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// answer lets a request through to its route, if it may.
+// answer passes a request to its route, if it is allowed.
 func (d *Dashboard) answer(w http.ResponseWriter, r *http.Request, to route) {
 	c := &call{d: d, w: w, r: r, root: "./" + strings.Repeat("../", strings.Count(r.URL.Path, "/")-1)}
 	defer c.recover()
@@ -153,8 +153,9 @@ func (d *Dashboard) answer(w http.ResponseWriter, r *http.Request, to route) {
 	}
 }
 
-// enter checks in this order: where the request comes from, who sends it, whether the person may, of which tenants,
-// whether the form is ours. The form is read last: nobody makes us hold one.
+// enter checks in this order: where the request comes from, who sends it, whether the person has the right, for
+// which tenants, whether the form is ours. The form is read last, so that unauthenticated clients cannot make us
+// hold one.
 func (c *call) enter(to route) error {
 	if err := c.d.sameSite.Check(c.r); err != nil {
 		return errCrossSite
@@ -192,7 +193,7 @@ func (c *call) enter(to route) error {
 	return to.do(c)
 }
 
-// checkText refuses what no store can keep, in the URL and in the form.
+// checkText refuses text that no store can keep, in the URL and in the form.
 func (c *call) checkText() error {
 	for _, values := range []url.Values{c.r.URL.Query(), c.r.PostForm} {
 		for name, list := range values {
@@ -208,7 +209,7 @@ func (c *call) isChange() bool { return c.r.Method != http.MethodGet && c.r.Meth
 
 func (c *call) canReveal() bool { return c.who.Reveal && c.d.all.audit != nil }
 
-// redirect leads to a page below the dashboard's root.
+// redirect redirects to a page below the dashboard's root.
 func (c *call) redirect(to string) error {
 	c.w.Header().Set("Location", c.root+to)
 	c.w.WriteHeader(http.StatusSeeOther)
@@ -224,12 +225,12 @@ func (c *call) number() (int64, error) {
 	return n, nil
 }
 
-// act says who changes something, and why.
+// act returns who changes something, and why.
 func (c *call) act() deadletter.Act {
 	return deadletter.Act{By: c.who.Name, Why: strings.TrimSpace(c.r.PostFormValue("why"))}
 }
 
-// problem is an error that the person can be told as it is.
+// problem is an error that is shown to the person as it is.
 type problem struct {
 	status      int
 	title, text string
@@ -243,8 +244,7 @@ var (
 	errStaleForm = &problem{http.StatusForbidden, "The form is out of date", "Go back, load the page again, and repeat what you did. Nothing was changed."}
 )
 
-// explain turns an error into what the person is told. What it does not know is logged, and
-// not shown.
+// explain turns an error into what is shown to the person. An unknown error is logged, and not shown.
 func (c *call) explain(err error) *problem {
 	var known *problem
 	var refused *waybill.InvalidError
@@ -279,7 +279,7 @@ func (c *call) fail(err error) {
 	}
 }
 
-// recover turns a panic into a page that tells nothing of it.
+// recover turns a panic into a page that reveals nothing of it.
 func (c *call) recover() {
 	if v := recover(); v != nil {
 		if v == http.ErrAbortHandler {

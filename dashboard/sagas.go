@@ -73,12 +73,12 @@ type instancePage struct {
 	screen
 	Query template.URL // that names it
 	Log   []saga.Entry
-	Next  int64 // version behind which the log goes on, 0 if this is all
+	Next  int64 // version after which the log continues, 0 if this is all
 }
 
 func (d *Dashboard) instance(c *call) error { return c.showInstance(c.r.URL.Query(), false) }
 
-// revealInstance shows the data, after it was recorded who looks at it.
+// revealInstance shows the data, after recording who views it.
 func (d *Dashboard) revealInstance(c *call) error { return c.showInstance(c.r.PostForm, true) }
 
 // instanceID reads the name of an instance from a URL or a form.

@@ -53,7 +53,7 @@ func (d *Dashboard) schedules(c *call) (err error) {
 
 func (d *Dashboard) schedule(c *call) error { return c.showSchedule(c.r.URL.Query(), false) }
 
-// revealSchedule shows the payload, after it was recorded who looks at it.
+// revealSchedule shows the payload, after recording who views it.
 func (d *Dashboard) revealSchedule(c *call) error { return c.showSchedule(c.r.PostForm, true) }
 
 // showSchedule shows the schedule with a name, or the message with an id.

@@ -11,8 +11,9 @@ import (
 const (
 	messagesOnPage = 100
 
-	// anywhere stands for every status, in the URL. What is given up or published is found by
-	// key, correlation id or text only: without one, each place would show its own end of a list.
+	// anywhere stands for every status, in the URL. Dead-lettered and published messages are
+	// found only by key, correlation id or text: without one, each source would show a different
+	// end of a list.
 	anywhere = "any"
 )
 
@@ -27,8 +28,8 @@ type search struct {
 // searchFields are those of the URL that ask for a list.
 var searchFields = []string{"status", "topic", "key", "correlation", "text"}
 
-// isSearch reports whether a URL asks for a list of messages. The form sends every field, so
-// that one with nothing in them asks for what is on its way.
+// isSearch reports whether a URL asks for a list of messages. The form sends every field, so that
+// an empty one asks for pending messages.
 func isSearch(q url.Values) bool { return slices.ContainsFunc(searchFields, q.Has) }
 
 // readSearch reads a filter, and the statuses to go through, from a URL.

@@ -14,9 +14,10 @@ import (
 	"github.com/waybill-go/waybill/internal/bearer"
 )
 
-const maxSessions = 10_000 // more are not kept; the one that ends first goes
+const maxSessions = 10_000 // more are not kept; the one that ends first is dropped
 
-// sessions are those who have signed in with a secret. Only hashes of their ids are kept.
+// sessions are the sessions of people who have signed in with a secret. Only hashes of their ids are
+// kept.
 type sessions struct {
 	ttl  time.Duration
 	mu   sync.Mutex
@@ -25,7 +26,7 @@ type sessions struct {
 
 type session struct {
 	name   string      // of the person
-	secret bearer.Hash // with which it signed in; what it may do is looked up again each time
+	secret bearer.Hash // used to sign in; its grant is looked up again each time
 	from   string      // address
 	begun  time.Time
 	ends   time.Time
@@ -75,15 +76,15 @@ func (s *sessions) end(id string) {
 	delete(s.live, sha256.Sum256([]byte(id)))
 }
 
-// identity is who sends a request, and by what that is known.
+// identity is the sender of a request, and the proof of it.
 type identity struct {
 	User
 	session string // id, "" without one
 	bearer  bool   // a browser never sends a bearer token by itself, so no form token is needed
 }
 
-// identify finds out who sends the request, and returns false if nothing proves it. The error
-// is for an address that has sent too many wrong tokens; sessions from there go on.
+// identify authenticates the sender of the request, and returns false if nothing proves it. The error
+// is for an address that has sent too many wrong tokens; sessions from there continue.
 func (c *call) identify() (bool, error) {
 	if user, id, ok := c.d.inSession(c.r); ok {
 		c.who = identity{User: user, session: id}
@@ -107,9 +108,9 @@ func (c *call) identify() (bool, error) {
 	return true, nil
 }
 
-// inSession returns the person whose session one of the request's cookies belongs to, and its id.
-// A sibling of our domain may have set another one of that name. Who has no token any more is in
-// no session, and may do what its token grants now.
+// inSession returns the person whose session one of the request's cookies belongs to, and its id. A
+// sibling of our domain may have set another one of that name. A session whose token no longer exists
+// has ended; otherwise the token's current grant applies.
 func (d *Dashboard) inSession(r *http.Request) (user User, id string, ok bool) {
 	if d.signIn == nil {
 		return User{}, "", false
@@ -125,7 +126,8 @@ func (d *Dashboard) inSession(r *http.Request) (user User, id string, ok bool) {
 }
 
 // cookieName is the name of the session's cookie. Over TLS its prefix keeps other hosts of the domain
-// and plain HTTP from setting one, and wants the path /, so the name has where we are mounted.
+// and plain HTTP from setting one, and requires the path /, so the name contains where we are
+// mounted.
 func (d *Dashboard) cookieName(r *http.Request) string {
 	const name = "waybill_session"
 	if !d.isSecure(r) {
@@ -140,7 +142,7 @@ func (d *Dashboard) cookieName(r *http.Request) string {
 	return "__Host-" + name + "_" + hex.EncodeToString(sum[:6])
 }
 
-// formToken proves that a form was made here, for this person and session.
+// formToken proves that a form was created here, for this person and session.
 func (d *Dashboard) formToken(who identity) string {
 	mac := hmac.New(sha256.New, d.formKey[:])
 	mac.Write([]byte(who.session + "\x00" + who.Name))
@@ -151,14 +153,14 @@ func (d *Dashboard) hasFormToken(r *http.Request, who identity) bool {
 	return who.bearer || hmac.Equal([]byte(r.PostFormValue("form")), []byte(d.formToken(who)))
 }
 
-// login is what the page for signing in shows.
+// login is what the sign-in page shows.
 type login struct {
 	Next  string // where to go then
 	Form  bool   // people sign in here
-	Wrong bool   // the token is not known
+	Wrong bool   // the token is unknown
 }
 
-// askWho answers a request of which it is not known who sent it.
+// askWho answers an unauthenticated request.
 func (d *Dashboard) askWho(c *call) error {
 	next := ""
 	if c.r.Method == http.MethodGet {
@@ -201,8 +203,8 @@ func (d *Dashboard) logOut(c *call) error {
 	return c.redirect("login")
 }
 
-// setCookie sets the session's cookie. Without TLS it names no path: it belongs to where the form for
-// signing in is, and so to the place the handler is mounted at.
+// setCookie sets the session's cookie. Without TLS it names no path: it applies to the path of the
+// sign-in form, and so to the path that the handler is mounted at.
 func (d *Dashboard) setCookie(c *call, value string, maxAge int) {
 	cookie := &http.Cookie{
 		Name: d.cookieName(c.r), Value: value, MaxAge: maxAge,

@@ -20,7 +20,7 @@ type sessionView struct {
 	Own            bool // the one that asks
 }
 
-// handle names a session on pages; its id, which the browser keeps, cannot be got from it.
+// handle names a session on pages; its id, which the browser keeps, cannot be derived from it.
 func handle(id [sha256.Size]byte) string { return hex.EncodeToString(id[:8]) }
 
 // list returns the sessions that have not ended, those of one person or of everybody (""), the
@@ -40,7 +40,7 @@ func (s *sessions) list(name, current string) []sessionView {
 }
 
 // endOne ends the session that a page has named, of one person or of anybody (""), and reports
-// whether there was one.
+// whether it existed.
 func (s *sessions) endOne(name, wanted string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,8 @@ func (s *sessions) endOne(name, wanted string) bool {
 	return false
 }
 
-// whose is the person whose sessions somebody sees and ends: an admin of all tenants everybody's.
+// whose returns the person whose sessions the user may see and end: for an admin of all tenants,
+// everybody's.
 func (c *call) whose() string {
 	if c.who.Role >= Admin && c.who.Tenant == "" {
 		return ""

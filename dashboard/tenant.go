@@ -18,16 +18,16 @@ import (
 )
 
 // reach says whose messages a route shows or changes. The zero value refuses users who are limited to a tenant: a
-// new route does so until it says otherwise.
+// new route does so until it specifies otherwise.
 type reach int
 
 const (
-	ofAllTenants reach = iota // all tenants together: what is not stored by tenant
-	ofOneTenant               // what the stores of the call contain
-	ofNoTenant                // nobody's: signing in and out
+	ofAllTenants reach = iota // all tenants together: data that is not stored by tenant
+	ofOneTenant               // the messages in the stores of the call
+	ofNoTenant                // none: signing in and out
 )
 
-// stores are what a request reads and changes of messages.
+// stores are the stores that a request reads and changes.
 type stores struct {
 	outbox    Outbox
 	letters   deadletter.Store
@@ -36,7 +36,7 @@ type stores struct {
 	schedules schedule.OperatorStore // likewise
 	replays   Replays                // likewise; these three are of all tenants
 	relays    relay.Inspector        // likewise
-	audit     deadletter.Auditor     // nil if payloads are shown to nobody
+	audit     deadletter.Auditor     // nil if payloads are never shown
 }
 
 func storesOf(s Store) stores {
@@ -52,7 +52,7 @@ func storesOf(s Store) stores {
 
 var errAllTenants = &problem{http.StatusForbidden, "Not allowed", "This is about the messages of all tenants; you may see those of one."}
 
-// storesFor decides what a grant may reach by a route: everything, what belongs to its tenant, or nothing.
+// storesFor decides what a grant may access by a route: everything, what belongs to its tenant, or nothing.
 func (d *Dashboard) storesFor(g Grant, of reach) (stores, error) {
 	switch {
 	case g.Tenant == "":
@@ -79,12 +79,12 @@ func (s stores) limitedTo(t tenant) stores {
 	return one
 }
 
-// tenant is the tenant that somebody is limited to.
+// tenant is the tenant that a user is limited to.
 type tenant string
 
 func (t tenant) owns(name string) bool { return cmp.Or(name, waybill.DefaultTenant) == string(t) }
 
-// narrow sets the tenant of a filter, and returns false if the filter asks for another one.
+// narrow sets the tenant of a filter, and returns false if the filter specifies another one.
 func (t tenant) narrow(filter *string) bool {
 	asked := cmp.Or(*filter, string(t))
 	*filter = string(t)
@@ -146,7 +146,7 @@ func (l lettersOf) DeadLetters(ctx context.Context, f deadletter.Filter) ([]dead
 	return own(l.tenant, list, func(one *deadletter.Letter) string { return one.Message.Tenant }), err
 }
 
-// DeadLetter returns a letter. Those of others are not there; their numbers are never used again.
+// DeadLetter returns a dead letter. Those of other tenants are not found; numbers are never reused.
 func (l lettersOf) DeadLetter(ctx context.Context, number int64) (deadletter.Letter, error) {
 	letter, err := l.all.DeadLetter(ctx, number)
 	if err == nil && !l.tenant.owns(letter.Message.Tenant) {
@@ -159,7 +159,7 @@ func (l lettersOf) DeadLetterGroups(context.Context, int) ([]deadletter.Group, e
 	return nil, errAllTenants
 }
 
-// change makes a change of a letter that is the tenant's.
+// change changes a dead letter of the tenant.
 func (l lettersOf) change(ctx context.Context, do func(context.Context, int64, deadletter.Act) (bool, error), number int64, act deadletter.Act) (bool, error) {
 	if _, err := l.DeadLetter(ctx, number); err != nil {
 		return false, err
@@ -194,8 +194,8 @@ func (l lettersOf) EditDeadLetter(ctx context.Context, number int64, edit deadle
 	return l.all.EditDeadLetter(ctx, number, edit, act)
 }
 
-// AuditLog returns the entries about letters that are the tenant's. Of an entry about anything else, and about a
-// letter that is deleted, the store does not know the tenant.
+// AuditLog returns the entries about dead letters of the tenant. The store does not know the tenant of an entry
+// about anything else, or about a deleted dead letter.
 func (l lettersOf) AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error) {
 	list, err := l.all.AuditLog(ctx, f)
 	known := map[int64]bool{0: false}
@@ -248,7 +248,7 @@ func (s sagasOf) ChangeSaga(ctx context.Context, in saga.Instance, e saga.Entry,
 }
 
 // schedulesOf are one tenant's schedules and scheduled messages. The store lists them for all tenants only, so that
-// a list of few among many reads all of them, within the time of a request.
+// a list of few among many reads all of them, within the timeout of a request.
 type schedulesOf struct {
 	all    schedule.OperatorStore
 	tenant tenant
@@ -341,7 +341,7 @@ func (s schedulesOf) DropScheduled(ctx context.Context, id string, a deadletter.
 	return false, unlessMissing(err)
 }
 
-// unlessMissing returns an error, but none about what is not there.
+// unlessMissing returns err, or nil if it says that something does not exist.
 func unlessMissing(err error) error {
 	if errors.Is(err, waybill.ErrNotFound) {
 		return nil

@@ -11,10 +11,10 @@ import (
 	"github.com/waybill-go/waybill/internal/ops"
 )
 
-// operatorSource is the source of messages by which an operator lets an instance go on.
+// operatorSource is the source of messages by which an operator resumes an instance.
 const operatorSource = "waybill-dashboard"
 
-// ops is what the person may reach by this route.
+// ops returns the stores that the person may access by this route.
 func (c *call) ops() ops.Stores {
 	return ops.Stores{
 		Outbox: c.outbox, Letters: c.letters, Inbox: c.inbox, Replays: c.replays, Relays: c.relays, Schedules: c.schedules, Sagas: c.sagas,
@@ -22,7 +22,7 @@ func (c *call) ops() ops.Stores {
 	}
 }
 
-// forms are where the forms of verbs are sent to, by what they are used on, followed by the verb.
+// forms are the paths that the forms of verbs are sent to, by noun, followed by the verb.
 var forms = map[ops.Noun]string{
 	ops.Letter: "dead/{number}/", ops.Replay: "replays/{number}/", ops.Schedule: "schedules/", ops.Scheduled: "schedules/", ops.Saga: "sagas/",
 }
@@ -61,7 +61,7 @@ func (c *call) target(noun ops.Noun) (t ops.Target, err error) {
 	return t, err
 }
 
-// use does what the form of a verb asks for, and leads to where its outcome can be seen.
+// use executes the verb of a form, and redirects to where its outcome can be seen.
 func (c *call) use(v ops.Verb) error {
 	t, err := c.target(v.Noun)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *call) use(v ops.Verb) error {
 		return invalidField("why", "is required: say why, or how it was dealt with")
 	}
 	id := ""
-	if v.Audit == deadletter.ActRequeue { // a relay's letter is gone then; its message is what there is to watch
+	if v.Audit == deadletter.ActRequeue { // a relay's dead letter is gone then; its message remains to watch
 		if l, err := c.letters.DeadLetter(c.r.Context(), t.Number); err == nil {
 			id = l.Message.ID
 		}
@@ -91,7 +91,8 @@ func (c *call) use(v ops.Verb) error {
 	return c.redirect(to + "?" + q.Encode())
 }
 
-// after says which page shows what has become of a target. id is that of the message to watch, if it is known.
+// after returns the page that shows the state of a target afterwards. id is that of the message to watch, if it is
+// known.
 func after(v ops.Verb, t ops.Target, r ops.Result, id string) (page string, q url.Values) {
 	if r.MessageID != "" {
 		id = r.MessageID
@@ -108,20 +109,20 @@ func after(v ops.Verb, t ops.Target, r ops.Result, id string) (page string, q ur
 		return "replays/" + strconv.FormatInt(t.Number, 10), url.Values{}
 	case v.Noun == ops.Saga:
 		return "sagas/instance", instanceQuery(t.Instance)
-	case v.Missing: // it is not there any more
+	case v.Missing: // it no longer exists
 		return "schedules", url.Values{}
 	}
 	return "schedules/one", url.Values{"name": {t.Name}}
 }
 
-// notices are what a page says after what is no verb of one thing, by what the URL says of it. The URL never
+// notices are what a page says after a change that is not a verb on one object, by the code in the URL. The URL never
 // carries a text to be shown.
 var notices = map[string]string{
 	"edited":  "The corrected copy is pending, and the original is resolved.",
 	"started": "The replay was started.",
 }
 
-// notice says what was done, by the URL that the change has led to.
+// notice says what was done, by the URL that the change redirected to.
 func notice(q url.Values) string {
 	for _, v := range ops.Verbs {
 		for outcome, done := range map[string]bool{"done": true, "undone": false} {
@@ -142,14 +143,14 @@ func notice(q url.Values) string {
 	return text
 }
 
-// offer is a verb that somebody may use on what a page shows.
+// offer is a verb that the person may use on what a page shows.
 type offer struct {
 	ops.Verb
 	Path   string // below the root
 	Fields url.Values
 }
 
-// offers are the verbs that the person may use on what a page shows. Its forms are sent to what is below base, with the
+// offers are the verbs that the person may use on what a page shows. Its forms are sent to paths below base, with the
 // fields.
 func (c *call) offers(verbs []ops.Verb, base string, fields url.Values) (list []offer) {
 	for _, v := range verbs {
@@ -161,20 +162,20 @@ func (c *call) offers(verbs []ops.Verb, base string, fields url.Values) (list []
 	return list
 }
 
-// fact is a fact with what leads to more about it.
+// fact is a fact with a link to more about it.
 type fact struct {
 	ops.Fact
 	Link template.URL // below the root, "" for none
 }
 
-// factLinks are where the values of facts lead.
+// factLinks are the links of the values of facts.
 var factLinks = map[string]string{
 	"message id": "messages?id=", "causation id": "messages?id=", "last message": "messages?id=",
 	"key": "messages?status=any&key=", "correlation id": "messages?status=any&correlation=",
 	"topic": "dead/list?topic=", "to": "dead/list?topic=", "group": "dead/list?fingerprint=", "last replay": "replays/", "saga": "sagas?saga=",
 }
 
-// linked returns facts as a page shows them, without those that it shows elsewhere.
+// linked returns facts as a page shows them, without those in without.
 func linked(facts []ops.Fact, without ...string) (list []fact) {
 	for _, f := range facts {
 		if slices.Contains(without, f.Name) {
@@ -194,23 +195,23 @@ type screen struct {
 	ops.Screen
 	Facts   []fact
 	Offers  []offer
-	Form    string       // that asks for what is confidential, below the root
+	Form    string       // that requests confidential content, below the root
 	Names   url.Values   // its fields, which name the thing
 	Headers []string     // their names
-	Payload *payloadView // nil until somebody asks for it
+	Payload *payloadView // nil until requested
 }
 
 // Values are the headers, once they are shown.
 func (s screen) Values() map[string]string { return s.Message.Headers }
 
-// SecretName is what is confidential of it: "payload" or "data".
+// SecretName names the confidential content: "payload" or "data".
 func (s screen) SecretName() string {
 	name, _ := s.Secret()
 	return name
 }
 
-// screen reads a thing, with what is confidential of it if the person looks at that, and leaves out the facts that the
-// page shows elsewhere.
+// screen reads a thing, with its confidential content if looks is set, and omits the facts that the page shows
+// elsewhere.
 func (c *call) screen(noun ops.Noun, t ops.Target, looks bool, without ...string) (s screen, err error) {
 	if s.Screen, err = c.ops().Show(c.r.Context(), noun, t, looks, c.act()); err != nil {
 		return s, err

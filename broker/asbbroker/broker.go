@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/internal/opening"
 )
 
-// closeTimeout bounds how long ending a link or a connection politely may take.
+// closeTimeout bounds how long closing a link or a connection gracefully may take.
 const closeTimeout = 2 * time.Second
 
 // Broker is a namespace to publish to and to consume from, by one connection each. It is safe for
@@ -35,9 +35,9 @@ type Broker struct {
 }
 
 // Open connects to a namespace. The error is an [*waybill.InvalidError] if cfg is wrong. A service
-// that does not answer, or refuses the key, is no error: it is logged, and each use of the broker is
-// unavailable until the service takes it. A connection that is lost later is likewise made again when
-// it is needed. The caller must call [Broker.Close] in the end.
+// that does not answer, or refuses the key, is not an error: it is logged, and each use of the broker
+// fails as unavailable until the service accepts the connection. A connection that is lost later is
+// likewise re-established when it is needed. The caller must call [Broker.Close].
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	cfg, connection, host, err := cfg.withDefaults()
 	if err != nil {
@@ -59,14 +59,14 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// receiveRetries lets the client library mend a receiver quickly; what takes longer is for
-// Subscribe. noRetries leaves what becomes of a lost message to the relay.
+// receiveRetries lets the client library repair a receiver quickly; Subscribe handles what takes
+// longer. noRetries leaves the retry of a lost message to the relay.
 var (
 	receiveRetries = azservicebus.RetryOptions{MaxRetries: 2, RetryDelay: 50 * time.Millisecond, MaxRetryDelay: time.Second}
 	noRetries      = azservicebus.RetryOptions{MaxRetries: -1}
 )
 
-// newClient prepares a connection; it is made when it is first needed.
+// newClient prepares a connection, which is established on first use.
 func (b *Broker) newClient(retries azservicebus.RetryOptions) (*azservicebus.Client, error) {
 	client, err := azservicebus.NewClientFromConnectionString(b.connection, &azservicebus.ClientOptions{
 		ApplicationID: "waybill", RetryOptions: retries,
@@ -80,8 +80,8 @@ func (b *Broker) newClient(retries azservicebus.RetryOptions) (*azservicebus.Cli
 // Publisher returns what a relay publishes with.
 func (b *Broker) Publisher() contract.Publisher { return b.publisher }
 
-// Subscriber returns what the consumer group of sub receives with. What is wrong with sub is told
-// by its Subscribe.
+// Subscriber returns what the consumer group of sub receives with. Its Subscribe reports an invalid
+// sub.
 func (b *Broker) Subscriber(sub consumer.Subscription) contract.Subscriber {
 	return &subscriber{broker: b, sub: sub}
 }
@@ -106,9 +106,9 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return waybill.UnavailableError(err)
 }
 
-// Close ends all connections. What is being published becomes unavailable, a running Subscribe
-// returns an error, and the service redelivers what is not settled when its lock expires. It
-// always returns nil, and may be called again.
+// Close ends all connections. Publishes in flight fail as unavailable, a running Subscribe returns an
+// error, and the service redelivers unsettled messages when their locks expire. It always returns
+// nil, and may be called again.
 func (b *Broker) Close() error {
 	b.cancel()
 	b.publisher.close()
@@ -129,7 +129,7 @@ func (b *Broker) within(ctx context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// asking returns a context for questions that are asked over HTTP.
+// asking returns a context for requests over HTTP.
 func (b *Broker) asking(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := b.within(ctx)
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
@@ -147,8 +147,8 @@ func (b *Broker) errorOf(doing string, err error) error {
 	return classify(fmt.Sprintf("%s at %s", doing, b.host), err)
 }
 
-// unsentError is errorOf for a connection that ended before anything was on it: no message can be
-// to blame.
+// unsentError is errorOf for a connection that ended before anything was sent on it: no message can
+// be the cause.
 func (b *Broker) unsentError(err error) error {
 	if lost(err) && !b.closed() {
 		return waybill.UnavailableError(fmt.Errorf("connect to %s: %w", b.host, err))

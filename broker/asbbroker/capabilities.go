@@ -46,5 +46,5 @@ func (b *Broker) Redelivery() consumer.Redelivery {
 	return consumer.Redelivery{Unbounded: true, DuplicateWindow: b.cfg.DuplicateWindow}
 }
 
-// Redelivery is that of the broker.
+// Redelivery returns that of the broker.
 func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }

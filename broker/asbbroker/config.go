@@ -22,7 +22,7 @@ const (
 	maxReceiveBatch       = 1000
 )
 
-// Config says which namespace to use, and how entities are named and declared.
+// Config configures the namespace to use, and how entities are named and declared.
 type Config struct {
 	// URL is the namespace's connection string, "Endpoint=sb://…;SharedAccessKeyName=…;
 	// SharedAccessKey=…", or the same as "servicebus://name:key@namespace.servicebus.windows.net",
@@ -30,34 +30,35 @@ type Config struct {
 	// Required.
 	URL string
 
-	// TopicPrefix and QueuePrefix are put before the names of topics and of queues. Topics and
-	// queues share one set of names: a topic and a destination (Message.To) of one name need
-	// different prefixes. Optional; the default is none.
+	// TopicPrefix and QueuePrefix prefix the names of topics and of queues. Topics and queues share
+	// one set of names: a topic and a destination (Message.To) of one name need different prefixes.
+	// Optional; the default is none.
 	TopicPrefix, QueuePrefix string
 
-	// DeclareNothing says that somebody else makes the entities, and that the key may only send and
-	// listen. Optional; by default Subscribe makes those that are missing, for which the key
+	// DeclareNothing says that the entities are created elsewhere, and that the key may only send
+	// and listen. Optional; by default Subscribe creates those that are missing, for which the key
 	// needs the right to manage.
 	DeclareNothing bool
 
-	// LockDuration is how long a subscription or queue that is made here keeps a delivery locked
-	// to its receiver; what is held for longer is renewed, and what a dead consumer held comes
-	// back after it. From 16 seconds to 5 minutes. Optional; the default is 1 minute.
+	// LockDuration is how long a subscription or queue that is created here keeps a delivery locked
+	// to its receiver. The lock of a delivery that is held for longer is renewed; deliveries of a
+	// dead consumer are redelivered after it. From 16 seconds to 5 minutes. Optional; the default
+	// is 1 minute.
 	LockDuration time.Duration
 
-	// DuplicateWindow is how long a topic or queue that is made here remembers message ids and
-	// drops what has one of them, without saying so. From 20 seconds to 7 days. Optional; by
-	// default it is 0: duplicates are not detected.
+	// DuplicateWindow is how long a topic or queue that is created here remembers message ids and
+	// silently drops duplicates. From 20 seconds to 7 days. Optional; by default it is 0:
+	// duplicates are not detected.
 	DuplicateWindow time.Duration
 
-	// Sessions makes the ordering key the session id and lets each session have one receiver at a
-	// time, so that order per key holds across replicas. Subscriptions and queues that exist
+	// Sessions makes the ordering key the session id and lets each session have only one receiver
+	// at once, so that order per key holds across replicas. Subscriptions and queues that exist
 	// cannot change it. Optional; the default is false.
 	Sessions bool
 
-	// ReceiveBatch is how many messages are asked for at a time. With 1 messages arrive in the
-	// order of the entity. With more the client library may give back what arrives between two
-	// requests, and what follows overtakes it. Up to 1000. Optional; the default is 1.
+	// ReceiveBatch is how many messages are requested at once. With 1, messages arrive in the order
+	// of the entity. With more, the client library may release messages that arrive between two
+	// requests, and later ones overtake them. Up to 1000. Optional; the default is 1.
 	ReceiveBatch int
 
 	// MaxPayload is the largest payload, in bytes, that is sent. Optional; by default it is what
@@ -71,7 +72,7 @@ type Config struct {
 	// HTTPClient declares entities. Optional; the default is that of the client library.
 	HTTPClient *http.Client
 
-	// Log takes a record if the server does not answer [Open]. Optional; the default is
+	// Log receives a record if the server does not answer [Open]. Optional; the default is
 	// [slog.Default].
 	Log *slog.Logger
 }

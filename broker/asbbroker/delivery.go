@@ -19,10 +19,10 @@ var _ contract.Delivery = (*delivery)(nil)
 // settleTimeout bounds how long a settlement may take whose context has no earlier deadline.
 const settleTimeout = 10 * time.Second
 
-// scheduledAt is the annotation that makes the service hold a message back until then.
+// scheduledAt is the annotation that makes the service defer a message until then.
 const scheduledAt = "x-opt-scheduled-enqueue-time"
 
-// outcome is what a receiver tells the service about a message.
+// outcome is how a receiver settles a message.
 type outcome int
 
 const (
@@ -33,7 +33,7 @@ const (
 
 // origin is what a delivery came from.
 type origin interface {
-	// settle tells the service what becomes of d.
+	// settle settles d with the service.
 	settle(ctx context.Context, d *delivery, how outcome) error
 
 	// settled makes room for another message.
@@ -61,7 +61,7 @@ func (d *delivery) Message() (*waybill.Message, error) {
 	return d.message, d.err
 }
 
-// hand notes that d is passed on.
+// hand records that d is passed on.
 func (d *delivery) hand() bool {
 	d.handed = true
 	return true
@@ -78,10 +78,10 @@ func (d *delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, "acknowledge", func(ctx context.Context) error { return d.from.settle(ctx, d, complete) })
 }
 
-// Retry implements [contract.Delivery]. Without a delay the message is given back where it was;
-// the service counts that. With one a copy waits in the group's retry queue, and the original is
-// acknowledged once the copy is stored: a crash between the two doubles the message, and never
-// loses it.
+// Retry implements [contract.Delivery]. Without a delay the message is released in place, which
+// the service counts. With one a copy waits in the group's retry queue, and the original is
+// acknowledged once the copy is stored: a crash between the two duplicates the message, and
+// never loses it.
 func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
 	return d.settle(ctx, "retry", func(ctx context.Context) error {
 		if delay <= 0 {
@@ -105,8 +105,8 @@ func (d *delivery) Extend(ctx context.Context) error {
 	return d.run.broker.errorOf("extend a delivery", d.from.settle(ctx, d, renew))
 }
 
-// settle runs how once, and makes room for another message whatever comes of it: if the service
-// was not told, it redelivers when the lock expires.
+// settle runs how once, and makes room for another message whatever the outcome: if the
+// settlement did not reach the service, it redelivers when the lock expires.
 func (d *delivery) settle(ctx context.Context, doing string, how func(context.Context) error) error {
 	if d.run.broker.closed() {
 		return waybill.UnavailableError(errClosed)
@@ -142,9 +142,9 @@ func (d *delivery) giveBack(ctx context.Context) {
 	d.free()
 }
 
-// copy returns the message as it is to be delivered again at a time: with the same body,
-// properties and application properties, and where it was first published. It has a message id
-// of its own, so that no detection of duplicates can take it for the original.
+// copy returns the message as it is to be redelivered at the given time: with the same body,
+// properties and application properties, and where it was first published. It has its own
+// message id, so that duplicate detection cannot mistake it for the original.
 func (d *delivery) copy(at time.Time) *azservicebus.AMQPAnnotatedMessage {
 	raw := d.raw.RawAMQPMessage
 	properties := maps.Clone(raw.ApplicationProperties)

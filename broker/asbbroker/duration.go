@@ -10,8 +10,8 @@ import (
 // isoDuration is a duration of ISO 8601 as the service writes it: days, hours, minutes, seconds.
 var isoDuration = regexp.MustCompile(`^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$`)
 
-// parseDuration returns 0 for nothing, and the longest duration for what is longer or no duration:
-// "for ever" is P10675199DT2H48M5.4775807S.
+// parseDuration returns 0 for nil, and the longest duration for what is longer or no duration:
+// "forever" is P10675199DT2H48M5.4775807S.
 func parseDuration(s *string) time.Duration {
 	const longest = time.Duration(1<<63 - 1)
 	if s == nil || *s == "" {

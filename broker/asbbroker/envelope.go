@@ -18,16 +18,16 @@ import (
 
 // The application properties that this package writes. Message headers cannot have these names.
 const (
-	retryProperty     = "waybill-retry"      // how many delayed retries there were
+	retryProperty     = "waybill-retry"      // number of delayed retries so far
 	topicProperty     = "waybill-topic"      // where a retried message was first published
 	toProperty        = "waybill-to"         // or sent
 	messageIDProperty = "waybill-message-id" // and its message id
 )
 
-// keylessSessions is over how many sessions messages without a key are spread.
+// keylessSessions is the number of sessions that messages without a key are spread over.
 const keylessSessions = 32
 
-// check refuses what would not arrive as it was enqueued.
+// check refuses messages that would not arrive as they were enqueued.
 func check(m *waybill.Message, maxPayload int) error {
 	for name := range m.Headers {
 		if waybill.ReservedHeader(strings.ToLower(name)) {
@@ -42,8 +42,8 @@ func check(m *waybill.Message, maxPayload int) error {
 }
 
 // encode returns m in a content mode of the AMQP binding of CloudEvents, with a copy of its
-// payload. What has a property of its own in Service Bus stands there as well, for consumers that
-// know no CloudEvents.
+// payload. Attributes that have a Service Bus property of their own are set there as well, for
+// consumers that do not know CloudEvents.
 func encode(m contract.Outgoing, sessions bool) *azservicebus.Message {
 	properties := make(map[string]any, len(m.Headers)+10)
 	for name, value := range m.Headers {
@@ -77,7 +77,7 @@ func optional(s string) *string {
 var escapeID = strings.NewReplacer("%", "%25", " ", "%20")
 
 // messageID returns the id by which the service detects duplicates: of DedupID and source, because
-// ids are unique per source only. It is hashed if the service takes none of that length.
+// ids are unique per source only. It is hashed if it is too long for the service.
 func messageID(m contract.Outgoing) string {
 	return shortID(escapeID.Replace(m.DedupID) + " " + escapeID.Replace(m.Source))
 }

@@ -17,8 +17,8 @@ var (
 	errNoRight = errors.New("the key needs the right to manage")
 )
 
-// busy are the conditions by which the service says that it cannot now, be it the namespace or
-// the entity, and those that an operator has to mend. No message is to blame for them.
+// busy are the conditions by which the service reports that the namespace or the entity is
+// temporarily unavailable, and those that an operator has to fix. No message is their cause.
 var busy = map[amqp.ErrCond]bool{
 	"com.microsoft:server-busy":             true,
 	"com.microsoft:timeout":                 true,

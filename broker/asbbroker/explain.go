@@ -18,8 +18,9 @@ import (
 
 var _ broker.Explainer = (*Broker)(nil)
 
-// Explain implements [broker.Explainer]: what the service tells of the namespace, the topic and its
-// subscriptions. The key needs the right to manage. A topic that does not exist is unroutable.
+// Explain implements [broker.Explainer] from what the service reports about the namespace, the
+// topic and its subscriptions. The key needs the right to manage. A topic that does not exist is
+// unroutable.
 func (b *Broker) Explain(ctx context.Context, topic string) ([]guarantee.Fact, error) {
 	name := b.names.topic(topic)
 	if err := validEntity("topic", name); err != nil {
@@ -34,7 +35,7 @@ func (b *Broker) Explain(ctx context.Context, topic string) ([]guarantee.Fact, e
 	return r.facts(), nil
 }
 
-// route is what the service tells of the way of a topic.
+// route is what the service reports about the route of a topic.
 type route struct {
 	tier          string // "Standard", "Premium"
 	topic         admin.TopicProperties
@@ -108,7 +109,7 @@ func (r route) copies() guarantee.Fact {
 	return f
 }
 
-// keeping says by what else than a settlement a message leaves a subscription.
+// keeping says what other than a settlement removes a message from a subscription.
 func keeping(topic admin.TopicProperties, sub admin.SubscriptionPropertiesItem) []guarantee.Fact {
 	deliveries := number(sub.MaxDeliveryCount)
 	limit := guarantee.Fact{About: guarantee.Durability, Setting: "MaxDeliveryCount" + of(sub), Value: strconv.Itoa(int(deliveries)), Survives: guarantee.NodeLoss,
@@ -126,7 +127,7 @@ func keeping(topic admin.TopicProperties, sub admin.SubscriptionPropertiesItem) 
 	return facts
 }
 
-// expiry says when a message expires, and what becomes of it then.
+// expiry says when a message expires, and what happens to it then.
 func expiry(topic admin.TopicProperties, sub admin.SubscriptionPropertiesItem) []guarantee.Fact {
 	age := guarantee.Fact{About: guarantee.Durability, Setting: "DefaultMessageTimeToLive" + of(sub), Value: "none", Survives: guarantee.NodeLoss,
 		Means: "messages are kept for as long as there is room"}
@@ -197,10 +198,10 @@ func shortest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// finite reports whether a duration of the service's ends some day; 0 is one that it does not tell.
+// finite reports whether a duration of the service is finite; 0 is one that it does not report.
 func finite(d time.Duration) bool { return d > 0 && d < math.MaxInt64 }
 
-// shown is d as it is shown, "" if the service does not tell.
+// shown is d as it is shown, "" if the service does not report it.
 func shown(d time.Duration) string {
 	if d == 0 {
 		return ""

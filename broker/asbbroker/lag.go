@@ -10,8 +10,8 @@ import (
 var _ consumer.Lagger = (*subscriber)(nil)
 
 // Lag implements [consumer.Lagger] by the counts of the group's subscriptions and queue. To Service
-// Bus a locked message is active: what consumers hold is counted too. What waits for a retry is not,
-// nor what the service has dead-lettered. The key needs the right to manage.
+// Bus a locked message is active: what consumers hold is counted too. Messages that wait for a retry
+// are not, nor those that the service has dead-lettered. The key needs the right to manage.
 func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	b := s.broker
 	if err := b.names.valid(s.sub); err != nil {

@@ -17,9 +17,9 @@ const maxBatch = 500
 // senderIdle is how long a lane that has nothing to send keeps its link to the service.
 const senderIdle = 20 * time.Second
 
-// lane is the way to one topic or queue. It sends what is queued in batches, one after the other,
-// so that messages arrive in the order in which Send was called. A batch is accepted or refused
-// as a whole. Its goroutine runs while there is something to send.
+// lane sends to one topic or queue. It sends queued messages in batches, one after the other, so
+// that they arrive in the order in which Send was called. A batch is accepted or refused as a
+// whole. Its goroutine runs while there is something to send.
 type lane struct {
 	publisher *publisher
 	entity    string
@@ -47,7 +47,8 @@ func (l *lane) push(o *outgoing) {
 	}
 }
 
-// take returns what is queued, without what is too late, or nil: the lane stops running then.
+// take returns the queued messages whose deadline has not passed, or nil: the lane stops running
+// then.
 func (l *lane) take() (items []*outgoing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +71,7 @@ func (l *lane) take() (items []*outgoing) {
 	return items
 }
 
-// busy stops the idle lane from being ended. The lock is held.
+// busy keeps the idle lane from being closed. The lock is held.
 func (l *lane) busy() {
 	if l.idle != nil {
 		l.idle.Stop()
@@ -78,7 +79,7 @@ func (l *lane) busy() {
 	}
 }
 
-// rest lets the lane be ended if nothing happens for a while. The lock is held.
+// rest lets the lane be closed if nothing happens for a while. The lock is held.
 func (l *lane) rest() {
 	if !l.running && l.users == 0 {
 		l.idle = time.AfterFunc(senderIdle, func() { l.publisher.retire(l) })
@@ -94,7 +95,7 @@ func (l *lane) use(n int) {
 	l.rest()
 }
 
-// abort fails all that is queued.
+// abort fails all queued messages.
 func (l *lane) abort(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +128,8 @@ func (l *lane) patience(items []*outgoing) (context.Context, context.CancelFunc)
 	return context.WithDeadline(l.publisher.broker.ctx, last)
 }
 
-// sendAll sends items in as few batches as hold them. If the connection ends under one, what
-// follows it is not sent: it would pass what was lost.
+// sendAll sends items in as few batches as hold them. If the connection ends during one, later
+// items are not sent: they would overtake those that were lost.
 func (l *lane) sendAll(ctx context.Context, items []*outgoing) {
 	for len(items) > 0 {
 		sender, batch, err := l.newBatch(ctx)
@@ -162,7 +163,7 @@ func (l *lane) settle(ctx context.Context, sender *azservicebus.Sender, items []
 		l.failed(err)
 		l.giveUp(items, result)
 		return false
-	case result != nil && n > 1: // one of them is to blame, or all: only sending each can tell
+	case result != nil && n > 1: // one of them is the cause, or all: only sending each can tell
 		return l.oneByOne(ctx, sender, items, n)
 	case notFound(err):
 		l.release()
@@ -173,7 +174,7 @@ func (l *lane) settle(ctx context.Context, sender *azservicebus.Sender, items []
 	return true
 }
 
-// oneByOne sends the first n items each by itself.
+// oneByOne sends the first n items individually.
 func (l *lane) oneByOne(ctx context.Context, sender *azservicebus.Sender, items []*outgoing, n int) bool {
 	for i := range n {
 		err := sender.SendMessage(ctx, items[i].Message, nil)
@@ -184,7 +185,7 @@ func (l *lane) oneByOne(ctx context.Context, sender *azservicebus.Sender, items 
 	return true
 }
 
-// giveUp fails items and all that is queued behind them.
+// giveUp fails items and everything queued behind them.
 func (l *lane) giveUp(items []*outgoing, err error) {
 	for _, o := range items {
 		o.finish(err)
@@ -222,7 +223,7 @@ func (l *lane) newBatch(ctx context.Context) (*azservicebus.Sender, *azservicebu
 	return sender, batch, err
 }
 
-// attach returns a sender whose link stands, or did when it was last heard of.
+// attach returns a sender whose link is open, as far as is known.
 func (l *lane) attach(ctx context.Context) (*azservicebus.Sender, error) {
 	l.linking.Lock()
 	defer l.linking.Unlock()
@@ -248,7 +249,7 @@ func (l *lane) attach(ctx context.Context) (*azservicebus.Sender, error) {
 	return sender, nil
 }
 
-// failed gives up the connection if err says that it ended, or that nobody answered on it.
+// failed drops the connection if err says that it ended, or that nobody answered on it.
 func (l *lane) failed(err error) {
 	l.linking.Lock()
 	client := l.client

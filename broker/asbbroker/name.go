@@ -26,7 +26,7 @@ var (
 	illegalRunes      = regexp.MustCompile(`[^a-z0-9._-]+`)
 )
 
-// names tells what topics, destinations and groups are called in the namespace.
+// names maps topics, destinations and groups to their names in the namespace.
 type names struct{ topicPrefix, queuePrefix string }
 
 func (n names) topic(topic string) string { return n.topicPrefix + topic }

@@ -19,8 +19,8 @@ var (
 	_ contract.Deduplicator = (*publisher)(nil)
 )
 
-// publisher owns the connection that is published on, which is made when it is needed and made
-// anew after it was lost, and a lane for each topic and queue.
+// publisher owns the connection that is published on, which is established when it is needed and
+// re-established after it was lost, and a lane for each topic and queue.
 type publisher struct {
 	broker *Broker
 
@@ -42,7 +42,7 @@ type call struct {
 	ctx context.Context
 }
 
-// outgoing is one message of a call on its way.
+// outgoing is one message of a call that is in flight.
 type outgoing struct {
 	*azservicebus.Message
 	call  *call
@@ -50,8 +50,8 @@ type outgoing struct {
 	reply bool // it goes to a reply queue
 }
 
-// finish gives the message its result. A reply whose queue is not there is done with: whoever has
-// asked is gone.
+// finish gives the message its result. A reply whose queue does not exist is dropped: the
+// requester is gone.
 func (o *outgoing) finish(err error) {
 	if o.reply && waybill.ReasonOf(err) == waybill.ReasonUnroutable {
 		err = nil
@@ -81,7 +81,7 @@ func (p *publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait fu
 	return func() []error { return c.wait(p.broker) }
 }
 
-// queue puts messages, nil ones left out, at the ends of their lanes.
+// queue appends messages, except nil ones, to their lanes.
 func (p *publisher) queue(entities []string, ready []*outgoing) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,7 @@ func (p *publisher) connected() (*azservicebus.Client, error) {
 	return p.client, nil
 }
 
-// drop gives a connection up, unless that was done already.
+// drop drops a connection, unless that was done already.
 func (p *publisher) drop(client *azservicebus.Client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +144,7 @@ func (p *publisher) drop(client *azservicebus.Client) {
 	p.broker.work.Go(func() { closeQuietly(client) })
 }
 
-// probe attaches to an entity and says what came of it.
+// probe attaches to an entity and returns the result.
 func (p *publisher) probe(ctx context.Context, entity string) error {
 	ctx, cancel := p.broker.within(ctx)
 	defer cancel()

@@ -13,13 +13,13 @@ import (
 
 var _ request.ReplyOpener = (*Broker)(nil)
 
-// replyIdle is how long a reply queue outlives its client: the shortest time that the service takes,
-// which is longer than [request.Expiry].
+// replyIdle is how long a reply queue outlives its client: the shortest time that the service
+// accepts, which is longer than [request.Expiry].
 const replyIdle = 5 * time.Minute
 
 // OpenReplies implements [request.ReplyOpener]. The destination is a queue that the service deletes
-// when nobody has received from it for 5 minutes, the shortest time there. It is made also with
-// [Config.DeclareNothing], so that the key needs the right to manage; without it the error is
+// when nobody has received from it for 5 minutes, the shortest time that it accepts. It is created
+// even with [Config.DeclareNothing], so the key needs the right to manage; without it the error is
 // permanent.
 func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Subscriber, err error) {
 	address = request.NewAddress()
@@ -42,7 +42,7 @@ func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Su
 	}), nil
 }
 
-// declares reports whether what sub receives from is made here: always if it is a reply queue,
+// declares reports whether what sub receives from is created here: always if it is a reply queue,
 // which nobody else knows.
 func (b *Broker) declares(sub consumer.Subscription) bool {
 	return !b.cfg.DeclareNothing || request.IsAddress(sub.To)

@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// maxSessions is how many sessions of one entity a subscription holds at a time.
+	// maxSessions is how many sessions of one entity a subscription holds at once.
 	maxSessions = 8
 
-	// sessionIdle is how long a session is held that brings nothing.
+	// sessionIdle is how long a session without messages is held.
 	sessionIdle = time.Second
 )
 
-// sessionFeed receives from an entity with sessions: from several at a time, each in its order.
+// sessionFeed receives from an entity with sessions: from several concurrently, each in its
+// order.
 type sessionFeed struct {
 	pool
 
@@ -40,7 +41,7 @@ func (f *sessionFeed) loop(ctx context.Context) {
 	workers.Wait()
 }
 
-// work receives from one session after the other.
+// work receives from sessions one after the other.
 func (f *sessionFeed) work(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
 		h, err := f.accept(ctx)
@@ -57,7 +58,7 @@ func (f *sessionFeed) work(ctx context.Context) {
 		case codeOf(err) == azservicebus.CodeTimeout: // no session has messages
 			continue
 		}
-		f.mend(ctx, err)
+		f.repair(ctx, err)
 		failures++
 		loop.Sleep(ctx, reconnect.Delay(failures))
 	}
@@ -105,14 +106,14 @@ type held struct {
 	feed     *sessionFeed
 	receiver *azservicebus.SessionReceiver
 
-	renewing sync.Mutex // the client library does not expect two renewals at a time
+	renewing sync.Mutex // the client library does not expect concurrent renewals
 
 	mu      sync.Mutex
 	open    int // deliveries that are not settled
 	retired bool
 }
 
-// receive queues messages until the session brings none and all are settled, or ctx ends.
+// receive queues messages until the session has no more and all are settled, or ctx ends.
 func (h *held) receive(ctx context.Context) error {
 	for h.feed.reserve(ctx, 1) > 0 {
 		waiting, cancel := context.WithTimeout(ctx, sessionIdle)
@@ -141,7 +142,7 @@ func (h *held) unsettled() int {
 	return h.open
 }
 
-// count notes that n more deliveries are unsettled, and ends a retired session with the last.
+// count records that n more deliveries are unsettled, and ends a retired session with the last.
 func (h *held) count(n int) {
 	h.mu.Lock()
 	h.open += n

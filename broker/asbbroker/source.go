@@ -78,9 +78,9 @@ func (p *pool) release(n int) {
 	}
 }
 
-// mend sees to what made receiving fail: an entity that somebody has removed is made again. It
-// ends the run if waiting will not help, and if the service does not answer at first.
-func (p *pool) mend(ctx context.Context, err error) {
+// repair handles what made receiving fail: an entity that was removed is created again. It ends
+// the run if waiting will not help, and if the service does not answer at first.
+func (p *pool) repair(ctx context.Context, err error) {
 	b := p.run.broker
 	switch {
 	case ctx.Err() != nil:
@@ -102,14 +102,14 @@ type source struct {
 
 	mu       sync.Mutex
 	receiver *azservicebus.Receiver // nil until it is needed, after a failure, and in the end
-	aside    *azservicebus.Receiver // settles what another link brought, and receives nothing; nil until it is needed
+	aside    *azservicebus.Receiver // settles messages of another link, and receives nothing; nil until it is needed
 	over     bool                   // close was called
 }
 
 var _ feed = (*source)(nil)
 
-// loop implements [feed]. It ends with its link: what is given back afterwards would come in over
-// it again.
+// loop implements [feed]. It ends with its link: messages that are released afterwards would
+// arrive over it again.
 func (s *source) loop(ctx context.Context) {
 	defer s.replace()
 	for failures := 0; ; {
@@ -129,14 +129,15 @@ func (s *source) loop(ctx context.Context) {
 			failures = 0
 			continue
 		}
-		s.mend(ctx, err)
+		s.repair(ctx, err)
 		s.replace()
 		failures++
 		loop.Sleep(ctx, reconnect.Delay(failures))
 	}
 }
 
-// receive waits for messages and queues them. With none there is an error, or the link was lost.
+// receive waits for messages and queues them. If there are none, there is an error, or the link
+// was lost.
 func (s *source) receive(ctx context.Context, n int) (got int, err error) {
 	r, err := s.current()
 	if err != nil {
@@ -149,11 +150,11 @@ func (s *source) receive(ctx context.Context, n int) (got int, err error) {
 	return len(messages), err
 }
 
-// collectPatience is how long messages may be on their way that were asked for before the feed
-// was stopped. One that arrives later is redelivered when its lock expires.
+// collectPatience is how long to wait for messages that were requested before the feed was
+// stopped. One that arrives later is redelivered when its lock expires.
 const collectPatience = 200 * time.Millisecond
 
-// collect queues those of the last n messages asked for that are on their way.
+// collect queues those of the last n requested messages that are in flight.
 func (s *source) collect(n int) (got int) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectPatience)
 	defer cancel()
@@ -176,7 +177,7 @@ func (s *source) current() (_ *azservicebus.Receiver, err error) {
 	return s.receiver, err
 }
 
-// replace gives up the receiver.
+// replace drops the receiver.
 func (s *source) replace() {
 	s.mu.Lock()
 	old := s.receiver
@@ -190,7 +191,7 @@ func (s *source) replace() {
 // tend implements [feed].
 func (s *source) tend(context.Context) {}
 
-// close implements [feed]. What is unsettled is settled aside.
+// close implements [feed]. Unsettled messages are settled over a separate receiver.
 func (s *source) close() {
 	s.mu.Lock()
 	s.over = true
@@ -198,7 +199,7 @@ func (s *source) close() {
 	s.finish()
 }
 
-// finish gives up what settles aside, once nothing can need it.
+// finish closes the separate receiver, once nothing can need it.
 func (s *source) finish() {
 	s.mu.Lock()
 	var old *azservicebus.Receiver
@@ -211,12 +212,12 @@ func (s *source) finish() {
 	}
 }
 
-// settlePatience is how long the link that brought a message may take to settle it: on a dead one
-// nobody answers.
+// settlePatience is how long the link that a message came over may take to settle it: on a dead
+// one nobody answers.
 const settlePatience = 2 * time.Second
 
-// settle implements [origin]. What the link that brought d does not settle is settled by its lock
-// token over another, which works for as long as the lock does.
+// settle implements [origin]. If the link that d came over does not settle it, it is settled by
+// its lock token over another, which works for as long as the lock holds.
 func (s *source) settle(ctx context.Context, d *delivery, how outcome) error {
 	s.mu.Lock()
 	r := s.receiver

@@ -24,10 +24,9 @@ type subscriber struct {
 	sub    consumer.Subscription
 }
 
-// Subscribe implements [contract.Subscriber]. The prefetch is divided among the subscription's
-// addresses. It returns an error if the service does not answer at first, if an entity is such that
-// it cannot be used, or if the broker is closed; a connection that is lost later is made again
-// for as long as it takes.
+// Subscribe implements [contract.Subscriber]. The prefetch is divided among the subscription's addresses. It
+// returns an error if the service does not answer at first, if an entity cannot be used, or if the broker is
+// closed; a connection that is lost later is retried until it is re-established.
 func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	if prefetch < 1 {
 		return invalid("prefetch", "is %d; it must be at least 1", prefetch)
@@ -57,13 +56,13 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 
 // feed is something that a run receives from.
 type feed interface {
-	// loop receives until ctx ends.
+	// loop receives until ctx is done.
 	loop(ctx context.Context)
 
-	// tend keeps what is held from lapsing, apart from single messages.
+	// tend keeps what is held, apart from single messages, from expiring.
 	tend(ctx context.Context)
 
-	// close ends what loop has opened, as far as nothing is unsettled that needs it.
+	// close closes what loop has opened, unless an unsettled delivery needs it.
 	close()
 }
 
@@ -107,7 +106,7 @@ func (r *run) push(d *delivery) {
 	r.queue.Push(d)
 }
 
-// begins reports whether it is not known yet that anything can be received.
+// begins reports whether nothing has been received yet.
 func (r *run) begins() bool {
 	return !r.works.Load() && time.Since(r.began) < r.broker.cfg.ConnectTimeout
 }
@@ -121,7 +120,7 @@ func (r *run) start(ctx context.Context) {
 	r.working.Go(func() { r.tend(ctx) })
 }
 
-// tend keeps what waits for a slot from lapsing.
+// tend keeps the locks of deliveries that wait for a slot from expiring.
 func (r *run) tend(ctx context.Context) {
 	tick := time.NewTicker(contract.ExtendInterval)
 	defer tick.Stop()
@@ -140,8 +139,9 @@ func (r *run) tend(ctx context.Context) {
 	}
 }
 
-// stop ends receiving and gives back what was not passed on. All of it together has settleTimeout: the first
-// may have to wait for a link, and a service that does not answer is not waited for again and again.
+// stop ends receiving and releases deliveries that were not passed on. All of them together have
+// settleTimeout: the first may have to wait for a link, and a service that does not answer is not waited for
+// repeatedly.
 func (r *run) stop() {
 	r.cancel()
 	r.working.Wait()

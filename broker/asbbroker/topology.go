@@ -56,7 +56,7 @@ type entity struct {
 	name  string // of the topic, for a subscription
 	sub   string // of the subscription
 	waits bool   // it is a retry queue: without sessions, and it must detect no duplicates
-	reply bool   // it is a reply queue: likewise, and it goes when it is idle
+	reply bool   // it is a reply queue: likewise, and it is deleted when it is idle
 }
 
 func (e entity) String() string {
@@ -70,7 +70,7 @@ func (e entity) String() string {
 type settings struct {
 	sessions   bool
 	duplicates time.Duration // 0: duplicates are not detected
-	lock       time.Duration // 0: it has none, or the service did not say
+	lock       time.Duration // 0: it has none, or the service did not report it
 	deliveries int32         // likewise
 }
 
@@ -104,7 +104,7 @@ func (t *topology) wanted(w broker.Wanted) (list []entity) {
 	return list
 }
 
-// settingsOf returns how e is made.
+// settingsOf returns the settings that e is created with.
 func (t *topology) settingsOf(e entity) settings {
 	s := settings{duplicates: t.cfg.DuplicateWindow, sessions: t.cfg.Sessions, lock: t.cfg.LockDuration, deliveries: maxDeliveries}
 	switch {
@@ -112,7 +112,7 @@ func (t *topology) settingsOf(e entity) settings {
 		return settings{duplicates: s.duplicates}
 	case e.waits:
 		s.sessions, s.duplicates = false, 0
-	case e.reply: // what a dead connection held comes back soon
+	case e.reply: // messages of a dead connection are redelivered soon
 		s.sessions, s.duplicates, s.lock = false, 0, minLockDuration
 	case e.kind == subscriptionKind:
 		s.duplicates = 0 // its topic detects them
@@ -125,7 +125,7 @@ func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, erro
 	return b.steps(ctx, w, false)
 }
 
-// Apply implements [broker.Topology]. It adds nothing to what is there: each difference is a
+// Apply implements [broker.Topology]. It changes nothing that exists: each difference is a
 // conflict.
 func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
 	return b.steps(ctx, w, true)
@@ -196,7 +196,7 @@ func (s settings) String() string {
 	return text
 }
 
-// differences says what is otherwise than wanted, "" if nothing is.
+// differences describes what differs from the wanted settings, "" if nothing does.
 func (s settings) differences(have settings) string {
 	if s == have {
 		return ""
@@ -219,8 +219,8 @@ func (s settings) fatal(e entity, want settings) string {
 	return ""
 }
 
-// ensure makes what sub receives from, unless somebody else does. The error is permanent if there
-// is something that cannot be used.
+// ensure creates what sub receives from, unless somebody else does. The error is permanent if
+// something that exists cannot be used.
 func (b *Broker) ensure(ctx context.Context, sub consumer.Subscription) error {
 	if !b.declares(sub) {
 		return nil
@@ -316,7 +316,7 @@ func window(detects *bool, d *string) time.Duration {
 	return parseDuration(d)
 }
 
-// create makes e. One that somebody else has made in the meantime is as good.
+// create creates e. One that somebody else has created in the meantime is as good.
 func (t *topology) create(ctx context.Context, e entity, s settings) (err error) {
 	detects, lock, deliveries := s.duplicates > 0, formatDuration(s.lock), s.deliveries
 	var history, idle *string

@@ -1,6 +1,6 @@
-// Package brokertest is the suite that every broker adapter passes. It knows a broker only
-// by [broker.Broker] and the contracts within it, [relay.Publisher] and [contract.Subscriber], and what a broker cannot do
-// is declared in [Features], never skipped by the adapter's own tests.
+// Package brokertest is the suite that every broker adapter passes. It uses a broker only through [broker.Broker] and
+// the contracts within it, [relay.Publisher] and [contract.Subscriber], and what a broker cannot do is declared in
+// [Features], never skipped by the adapter's own tests.
 //
 // The suite sends real messages over real connections. It waits for conditions with a
 // deadline and uses names that are unique per run, so one server may serve several runs.
@@ -14,8 +14,8 @@ import (
 	"github.com/waybill-go/waybill/broker"
 )
 
-// Features says what a broker cannot do, or does beyond the common contract, so that a test
-// is left out or changed by declaration. The zero value stands for a broker that can do all.
+// Features says what a broker cannot do, or does beyond the common contract, so that a test is skipped or changed by
+// declaration. The zero value stands for a broker that can do everything.
 type Features struct {
 	// NoFanout says that a topic reaches one consumer group only.
 	NoFanout bool
@@ -26,41 +26,40 @@ type Features struct {
 	// Deduplicates says that the broker drops a message whose DedupID it has seen.
 	Deduplicates bool
 
-	// MaxPayload is the largest payload in bytes that a message without headers may have for
-	// the broker to take it; twice as many are refused as too large. 0: no limit to test.
+	// MaxPayload is the largest payload in bytes that the broker accepts in a message without headers; twice that size
+	// is refused as too large. 0: no limit to test.
 	MaxPayload int
 
-	// Synchronous says that the broker stores nothing: Send returns when the message has been
-	// acknowledged, and what is to be retried is the sender's to send again. Only the tests of
-	// the list synchronous are run then.
+	// Synchronous says that the broker stores nothing: Send returns when the message has been acknowledged, and the
+	// sender has to send again what is to be retried. Only the tests of the list synchronous are run then.
 	Synchronous bool
 
-	// LapseAfter is how long the broker waits for the settlement of a delivery before it
-	// redelivers the message although the connection still stands. 0: as long as it takes.
+	// LapseAfter is how long the broker waits for the settlement of a delivery before it redelivers the message
+	// although the connection is still open. 0: as long as it takes.
 	LapseAfter time.Duration
 
-	// Repeats says that the adapter sends over its next connection what was not confirmed, or not
-	// yet written, when the one before ended, so that a single cut may go unnoticed.
+	// Repeats says that the adapter resends over its next connection what was not confirmed, or not yet written, when
+	// the previous one ended, so that a single disconnect may go unnoticed.
 	Repeats bool
 
-	// Partitioned says that replicas of a group share partitions instead of messages, and that
-	// the broker remembers how far a group has come in each, not which messages are done: what
-	// was acknowledged behind an unsettled message is delivered again with it, and what is held
-	// counts as waiting. A consumer that is cut off keeps its partitions, and what it holds.
+	// Partitioned says that replicas of a group share partitions instead of messages, and that the broker remembers a
+	// group's offset in each, not which messages are done: messages acknowledged after an unsettled one are redelivered
+	// with it, and messages that are held count as waiting. A consumer that is disconnected keeps its partitions, and
+	// the messages that it holds.
 	Partitioned bool
 
-	// CountsHeld says that the broker counts as waiting what a consumer holds.
+	// CountsHeld says that the broker counts messages that a consumer holds as waiting.
 	CountsHeld bool
 
-	// NoReplies says that the broker is no request.ReplyOpener.
+	// NoReplies says that the broker does not implement request.ReplyOpener.
 	NoReplies bool
 
-	// LagHasMarks says that Lag counts what the broker keeps beside messages, too, such as the
-	// ends of transactions, until it is read.
+	// LagHasMarks says that Lag also counts records that are not messages, such as the ends of transactions, until they
+	// are read.
 	LagHasMarks bool
 }
 
-// Harness is how the suite reaches one broker.
+// Harness connects the suite to one broker.
 type Harness struct {
 	Name     string
 	Features Features
@@ -72,22 +71,21 @@ type Harness struct {
 	// with Features.LapseAfter, unless the test's own clock decides, see Elapse.
 	Patient func(t *testing.T) broker.Broker
 
-	// Faulty returns a network to the same server that the suite can let fail, and what opens a
-	// fresh connection through it. The suite closes the connection. Optional; without it nothing of
-	// that is tested, as is right for a broker that has no network.
+	// Faulty returns a network to the same server that the suite can make fail, and a function that opens a fresh
+	// connection through it. The suite closes the connection. Optional; without it network faults are not tested, as is
+	// right for a broker that has no network.
 	Faulty func(t *testing.T) (Faults, func() broker.Broker)
 
-	// Unroutable is a topic that the broker refuses as unroutable. Optional; by default the
-	// suite makes up a name that nobody has subscribed to.
+	// Unroutable is a topic that the broker refuses as unroutable. Optional; by default the suite uses a name that
+	// nobody has subscribed to.
 	Unroutable string
 
-	// PublishRaw publishes to a topic with exactly the given CloudEvents attributes, named
-	// without the protocol's prefix, as a producer of another project would: past the
-	// adapter and its checks. Required.
+	// PublishRaw publishes to a topic with exactly the given CloudEvents attributes, named without the protocol's
+	// prefix, as a producer of another project would: bypassing the adapter and its checks. Required.
 	PublishRaw func(t *testing.T, topic string, payload []byte, attributes map[string]string)
 
-	// Elapse lets d pass for what the connections of one test hold, where the broker waits for the
-	// settlement of a delivery. Optional; by default time passes by itself.
+	// Elapse lets d pass for the deliveries that the connections of one test hold, where the broker waits for their
+	// settlement. Optional; by default time passes by itself.
 	Elapse func(t *testing.T, d time.Duration)
 
 	// Goroutines are substrings of the stacks of goroutines that the adapter's connection
@@ -96,8 +94,8 @@ type Harness struct {
 	Goroutines []string
 }
 
-// Run runs the suite as subtests of t. The subtests run in parallel with each other, but for
-// the one that counts goroutines, which comes first; so t may call its Parallel only after Run.
+// Run runs the suite as subtests of t. The subtests run in parallel with each other, except for the one that counts
+// goroutines, which comes first; so t may call its Parallel only after Run.
 func Run(t *testing.T, h Harness) {
 	for _, test := range tests(h) {
 		if test.leftOut || h.Features.Synchronous && !slices.Contains(synchronous, test.situation) {

@@ -10,9 +10,9 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// testConsumerEnded ends the Run of a consumer that has received more than it has begun, while the
-// connection stands. What it has not begun goes to the next consumer of the group at once and in
-// order, and what it has handled does not.
+// testConsumerEnded ends the Run of a consumer that has received more than it has started to
+// handle, while the connection stays open. What it has not started goes to the next consumer of
+// the group at once and in order, and what it has handled does not.
 func testConsumerEnded(e *env) {
 	e.patiently()
 	topic := e.name("t")
@@ -55,7 +55,7 @@ type gives struct{ sub contract.Subscriber }
 
 func (g gives) Subscriber(consumer.Subscription) contract.Subscriber { return g.sub }
 
-// counting is a subscriber that tells when a number of messages have been passed on.
+// counting is a subscriber that signals when a number of messages have been passed on.
 type counting struct {
 	contract.Subscriber
 	left int

@@ -13,8 +13,8 @@ import (
 
 const (
 	// patience ends a test that hangs: no wait is longer, and each ends as soon as its condition
-	// holds. What must be soon comes before something else: before the broker waits no longer for a
-	// settlement, or before the deadline of who publishes.
+	// holds. What must be prompt must happen before something else: before the broker stops waiting
+	// for a settlement, or before the publisher's deadline.
 	patience = 5 * time.Minute
 
 	// moment is how long a test watches that something does not happen.
@@ -48,8 +48,8 @@ func (e *env) open() broker.Broker {
 // name returns a name that only this test uses.
 func (e *env) name(base string) string { return base + "-" + e.id }
 
-// patiently lets the test go on with a broker that waits for a settlement for longer than the test
-// does for anything: what comes again has been given back.
+// patiently continues the test with a broker that waits for a settlement for longer than the test
+// does for anything: whatever is redelivered has been returned.
 func (e *env) patiently() {
 	e.Helper()
 	if e.h.Patient != nil {
@@ -73,7 +73,7 @@ func (e *env) context() context.Context {
 	return ctx
 }
 
-// send publishes msgs in one batch, each as the first attempt of its first life.
+// send publishes msgs in one batch, each as its first attempt, never requeued.
 func (e *env) send(msgs ...waybill.Message) []error {
 	e.Helper()
 	results := e.broker.Publisher().Send(e.context(), e.outgoing(msgs))()
@@ -97,7 +97,7 @@ func (e *env) mustSend(msgs ...waybill.Message) {
 	}
 }
 
-// outgoing is that of all messages in the content mode of the test.
+// outgoing returns msgs as outgoing messages in the content mode of the test.
 func (e *env) outgoing(msgs []waybill.Message) []contract.Outgoing {
 	out := outgoing(msgs)
 	for i := range out {
@@ -140,7 +140,7 @@ func texts(n int) []string {
 	return list
 }
 
-// lapse lets the broker lose its patience with what is unsettled, where a test need not wait for it.
+// lapse makes unsettled deliveries time out at the broker, where a test need not wait for it.
 func (e *env) lapse() {
 	if e.h.Elapse != nil {
 		e.h.Elapse(e.T, e.h.Features.LapseAfter)

@@ -26,7 +26,7 @@ func (e *env) roundTrip(topic string, msgs ...waybill.Message) {
 	}
 }
 
-// same compares the fields of a message that travel. DeliverAt does not: it has passed.
+// same compares the fields of a message that are transmitted. DeliverAt is not: it has passed.
 func (e *env) same(got, want *waybill.Message) {
 	e.Helper()
 	for _, f := range []struct{ name, got, want string }{

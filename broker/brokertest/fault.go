@@ -13,14 +13,14 @@ import (
 
 // Faults make the network between a connection and its server fail.
 type Faults interface {
-	Cut()                    // ends what is connected; new connections can be made at once
+	Cut()                    // ends open connections; new ones can be made at once
 	Refuse(refuse bool)      // whether new connections are refused
 	Stall(stall bool)        // whether connections stay open while nothing passes
 	StallReplies(stall bool) // the same for what the server sends only
 	CutOn(text string)       // ends each connection that text is sent on, before it arrives; "" ends none
 }
 
-// faulty is a connection that can fail, and a group that receives over one that does not.
+// faulty is a connection that can fail, and a group that receives over one that cannot.
 type faulty struct {
 	*env
 	broker broker.Broker
@@ -60,15 +60,14 @@ func (f *faulty) send(within time.Duration, msgs []waybill.Message) (wait func()
 	return f.broker.Publisher().Send(ctx, out)
 }
 
-// resend publishes msgs until each is accepted. Whatever else becomes of them must be no fault of
-// theirs.
+// resend publishes msgs until each is accepted. No other result may blame a message.
 func (f *faulty) resend(msgs []waybill.Message) {
 	f.Helper()
 	f.eventually("the messages to be accepted", func() bool { return f.unavailable(f.send(patience, msgs)()) == 0 })
 	f.arrive(msgs)
 }
 
-// unavailable counts the results that are, and fails unless the others are accepted.
+// unavailable counts the results that are unavailable, and fails unless the others are accepted.
 func (f *faulty) unavailable(results []error) int {
 	f.Helper()
 	n := 0
@@ -97,8 +96,8 @@ func (f *faulty) arrive(msgs []waybill.Message) {
 	}
 }
 
-// testCutBeforeConfirm: no message of a batch whose confirms are cut off is taken for published,
-// and none waits for its deadline.
+// testCutBeforeConfirm: no message of a batch whose confirms are lost counts as published, and
+// none waits for its deadline.
 func testCutBeforeConfirm(e *env) {
 	f := newFaulty(e)
 	msgs := messages(f.topic, "k", 20)
@@ -114,7 +113,7 @@ func testCutBeforeConfirm(e *env) {
 	f.resend(msgs)
 }
 
-// beforeDeadline fails the test if a result came of the deadline of who published.
+// beforeDeadline fails the test if a result was caused by the publisher's deadline.
 func (e *env) beforeDeadline(results []error) {
 	e.Helper()
 	for i, err := range results {
@@ -124,7 +123,7 @@ func (e *env) beforeDeadline(results []error) {
 	}
 }
 
-// testHalfOpen: a connection over which nothing passes ends by the deadline of those who wait.
+// testHalfOpen: a connection over which nothing passes ends by the deadline of the callers.
 func testHalfOpen(e *env) {
 	const within = 500 * time.Millisecond
 	f := newFaulty(e)
@@ -137,7 +136,7 @@ func testHalfOpen(e *env) {
 	f.resend(msgs)
 }
 
-// testSlowConfirms: nothing is known before the confirms come, and then all is.
+// testSlowConfirms: no result is known before the confirms arrive, and then all are.
 func testSlowConfirms(e *env) {
 	f := newFaulty(e)
 	msgs := messages(f.topic, "k", 20)
@@ -153,8 +152,8 @@ func testSlowConfirms(e *env) {
 	f.arrive(msgs)
 }
 
-// testServerAway: while the server refuses connections everything is unavailable, at once; when
-// it is back, so is the publisher.
+// testServerAway: while the server refuses connections, every publish fails as unavailable at
+// once; when it is back, so is the publisher.
 func testServerAway(e *env) {
 	f := newFaulty(e)
 	f.faults.Refuse(true)
@@ -172,8 +171,8 @@ func testServerAway(e *env) {
 	f.resend(msgs)
 }
 
-// testOpenedAway: a broker that is opened while its server refuses connections is unavailable, and
-// says so to whoever publishes and receives. Both work once the server is back.
+// testOpenedAway: a broker that is opened while its server refuses connections reports unavailable
+// from publishing and receiving. Both work once the server is back.
 func testOpenedAway(e *env) {
 	topic, g := e.one(100)
 	faults, open := e.h.Faulty(e.T)
@@ -197,8 +196,8 @@ func testOpenedAway(e *env) {
 	e.subscribeOn(f.broker, sub, 10).stop()
 }
 
-// testConsumerCut: what a consumer held when its connection was cut comes back to it, over a new
-// one that it makes by itself.
+// testConsumerCut: messages that a consumer held when its connection was cut are redelivered to
+// it, over a new connection that it makes by itself.
 func testConsumerCut(e *env) {
 	faults, open := e.h.Faulty(e.T)
 	b := open()

@@ -7,9 +7,9 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// testStopBacklog stops a subscription whose deliver is blocked while more messages have come
-// in. Those must go to the next subscriber although the connection still stands, and although
-// what was delivered is still worked on.
+// testStopBacklog stops a subscription whose deliver is blocked while more messages have arrived.
+// Those must go to the next subscriber although the connection is still open, and although
+// delivered messages are still being handled.
 func testStopBacklog(e *env) {
 	e.patiently()
 	topic := e.name("t")
@@ -35,7 +35,7 @@ func testStopBacklog(e *env) {
 	if len(first) > 0 {
 		e.Error("deliver was called after the context was cancelled")
 	}
-	if e.h.Features.Partitioned { // what is behind it cannot be had alone
+	if e.h.Features.Partitioned { // what is behind it cannot be received separately
 		ack(e.T, held)
 	}
 	next := e.start(e.open().Subscriber(s), 10)
@@ -52,9 +52,10 @@ func testStopBacklog(e *env) {
 	never(e, moment, "a sixth delivery", next.got)
 }
 
-// testStopInFlow stops subscriptions one after the other while messages stream in. What one has
-// not begun goes to the next at once and in order, so that all are handled in order, also where the
-// next has room for fewer, and stops while others still wait to be redelivered.
+// testStopInFlow stops subscriptions one after the other while messages stream in. Messages that
+// one has not started to handle go to the next at once and in order, so that all are handled in
+// order, even where the next has room for fewer, and stops while others still wait to be
+// redelivered.
 func testStopInFlow(e *env) {
 	e.patiently()
 	const each = 25

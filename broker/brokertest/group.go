@@ -15,7 +15,7 @@ import (
 // probeType marks messages that the suite sends only to see that a group receives.
 const probeType = "brokertest.probe"
 
-// arrival is one delivery with what the suite wants to know of it.
+// arrival is one delivery with what the suite checks about it.
 type arrival struct {
 	contract.Delivery
 	message *waybill.Message
@@ -27,8 +27,8 @@ func (a arrival) String() string { return "a delivery of " + a.text() }
 
 func (a arrival) text() string { return string(a.message.Payload) }
 
-// group is a running subscription. Its deliveries come out of got in their order; probes are
-// acknowledged and left out.
+// group is a running subscription. Its deliveries arrive on got in order; probes are
+// acknowledged and omitted.
 type group struct {
 	*env
 	got    chan arrival
@@ -88,8 +88,8 @@ func (g *group) deliver(d contract.Delivery) {
 	}
 }
 
-// withoutProbes passes on what is no probe. A test that subscribes without [env.start] must
-// expect probes that the group has not received while it was awaited.
+// withoutProbes passes on all but probes. A test that subscribes without [env.start] must
+// expect probes that arrive after the group was found ready.
 func withoutProbes(deliver func(contract.Delivery)) func(contract.Delivery) {
 	return func(d contract.Delivery) {
 		if m, _ := d.Message(); m.Type == probeType {
@@ -100,8 +100,8 @@ func withoutProbes(deliver func(contract.Delivery)) func(contract.Delivery) {
 	}
 }
 
-// awaitProbe publishes copies of m until one arrives. A broker may refuse some of them as
-// long as the group has not declared itself, or pass them to the group's other subscriber.
+// awaitProbe publishes copies of m until one arrives. A broker may refuse some of them until
+// the group is declared, or pass them to the group's other subscriber.
 func (g *group) awaitProbe(m waybill.Message) {
 	g.Helper()
 	m.Type = probeType
@@ -140,7 +140,7 @@ func (g *group) stop() {
 	})
 }
 
-// lose closes the group's connection under it. Subscribe may report that as it likes.
+// lose closes the connection that the group uses. Subscribe may return any error for that.
 func (g *group) lose(b broker.Broker) {
 	g.Helper()
 	if err := b.Close(); err != nil {

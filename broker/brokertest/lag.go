@@ -5,7 +5,8 @@ import (
 )
 
 // testLag counts what waits for a group that holds some messages and is not given the others,
-// over a connection that does not receive. A subscriber that can't tell is left out.
+// over a connection that does not receive. A subscriber that cannot report its lag is
+// skipped.
 func testLag(e *env) {
 	const prefetch, n = 3, 12
 	topic := e.name("t")

@@ -9,10 +9,10 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// outbox is a [contract.Source] in memory with one lane and one relay. It is no more than a relay needs
-// whose messages are either published or given up.
+// outbox is a [contract.Source] in memory with one lane and one relay. It does no more than a relay
+// needs whose messages are either published or dead-lettered.
 type outbox struct {
-	more func() waybill.Message // makes those that come while all that is not settled is claimed; nil if none do
+	more func() waybill.Message // makes new messages while all unsettled ones are claimed; nil for none
 
 	mu       sync.Mutex
 	messages []waybill.Message             // at position i+1
@@ -25,7 +25,7 @@ func newOutbox(msgs []waybill.Message) *outbox {
 	return &outbox{messages: msgs, outcomes: make(map[int64]contract.Settlement)}
 }
 
-// settled returns the outcomes of messages that were not published, and how many were.
+// settled returns the outcomes of messages that were not published, and how many were published.
 func (o *outbox) settled() (others []contract.Settlement, published int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// The tests of this file have a relay between an outbox and the connection that can fail: an
-// adapter can only say that its connection ended, and the relay finds out why.
+// The tests of this file have a relay between an outbox and the connection that can fail: an adapter
+// can only report that its connection ended, and the relay finds out why.
 
 // relay publishes what is in the outbox until the test ends. pauses counts how often it had to pause.
 func (f *faulty) relay(o *outbox) (pauses *atomic.Int64) {
@@ -52,7 +52,7 @@ func (c pauseCounter) Observe(ctx context.Context, e observe.Event) {
 	c.Observer.Observe(ctx, e)
 }
 
-// keyed returns n messages of several keys in turn; their payloads are "1", "2" and so on for
+// keyed returns n messages of several keys in rotation; their payloads are "1", "2" and so on for
 // each key.
 func keyed(topic string, keys, n int) []waybill.Message {
 	msgs := make([]waybill.Message, n)
@@ -63,11 +63,11 @@ func keyed(topic string, keys, n int) []waybill.Message {
 	return msgs
 }
 
-// passerBy is the payload of messages that only show that the broker is well.
+// passerBy is the payload of messages that only show that the broker works.
 const passerBy = "passer-by"
 
-// arriveInOrder takes messages until each of msgs has arrived, those of a key in order. What was
-// on a connection when it ended may arrive again, and others pass by.
+// arriveInOrder takes messages until each of msgs has arrived, those of a key in order. Messages in
+// flight on a connection when it ended may arrive again, and others in between.
 func (f *faulty) arriveInOrder(msgs []waybill.Message) {
 	f.Helper()
 	missing := make(map[string][]string) // payloads by key
@@ -92,10 +92,10 @@ func (f *faulty) arriveInOrder(msgs []waybill.Message) {
 	}
 }
 
-// testPoison: one of a hundred messages ends each connection that it is sent on. It is a dead
-// letter in the end, and the ninety-nine others arrive, each key's in order. New ones keep coming: by
-// then the ninety-nine may all have gone but those behind it, and while nothing else gets through no
-// message is blamed.
+// testPoison: one of a hundred messages ends each connection that it is sent on. It is finally
+// dead-lettered, and the ninety-nine others arrive, each key's in order. New ones keep coming: by
+// then all of the ninety-nine except those behind it may have been published, and while nothing else
+// gets through no message is suspected.
 func testPoison(e *env) {
 	const n, bad = 100, 37
 	f := newFaulty(e)
@@ -117,8 +117,8 @@ func testPoison(e *env) {
 	}
 }
 
-// testOutage: for a while each connection ends as soon as anything is published over it. No
-// message is blamed for that, and all arrive afterwards, each key's in order.
+// testOutage: for a while each connection ends as soon as anything is published over it. No message
+// is suspected for that, and all arrive afterwards, each key's in order.
 func testOutage(e *env) {
 	const n, pauses = 100, 6
 	f := newFaulty(e)

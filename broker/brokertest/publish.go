@@ -27,8 +27,8 @@ func testOrder(e *env) {
 	g.expect(texts(500)...)
 }
 
-// testConcurrentBatches has several senders with several batches on the wire each, and
-// waits for the batches of a sender in reverse.
+// testConcurrentBatches has several senders with several batches in flight each, and waits
+// for the batches of a sender in reverse.
 func testConcurrentBatches(e *env) {
 	const senders, batches, size = 8, 5, 40
 	topic := e.name("t")
@@ -70,7 +70,7 @@ func (g *group) expectPerKey(keys, n int) {
 	}
 }
 
-// testOwnership uses the payload's bytes again as soon as wait has returned, and sees that
+// testOwnership uses the payload's bytes again as soon as wait has returned, and checks that
 // Send changed nothing in the message.
 func testOwnership(e *env) {
 	topic := e.name("t")
@@ -100,7 +100,7 @@ func testOneTooLarge(e *env) {
 }
 
 // oneRefused sends a hundred messages of which spoil makes one unacceptable, three times, so
-// that the connection must outlive it.
+// that the connection must survive it.
 func (e *env) oneRefused(reason waybill.Reason, spoil func(*waybill.Message)) {
 	e.Helper()
 	const n, bad = 100, 37

@@ -58,8 +58,8 @@ func testReplies(e *env) {
 	}
 }
 
-// testRepliesGone sends to a reply destination that was removed, and to one that never was: nobody
-// waits for these replies, and that is no fault of theirs.
+// testRepliesGone sends to a reply destination that was removed, and to one that never existed:
+// nobody waits for these replies, and that is not an error.
 func testRepliesGone(e *env) {
 	address, replies := e.openReplies(e.broker)
 	g := e.start(replies, 5)

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// testFanout publishes to a topic with two groups, and sees that a third group on another
+// testFanout publishes to a topic with two groups, and checks that a third group on another
 // topic gets nothing.
 func testFanout(e *env) {
 	topic, other := e.name("t"), e.name("other")
@@ -74,8 +74,8 @@ func testSeveralAddresses(e *env) {
 	other.expect("b")
 }
 
-// testShare has two subscribers of one group on connections of their own. With one delivery
-// each to hold, both must get one of two messages; then each message goes to one of them.
+// testShare has two subscribers of one group on separate connections. With a prefetch of one,
+// both must get one of two messages; then each message goes to one of them.
 func testShare(e *env) {
 	const n = 200
 	topic := e.name("t")
@@ -140,8 +140,8 @@ func (e *env) shareOut(topic string, busy [2]*group, n int) {
 	never(e, moment, "a subscriber beyond its prefetch", busy[0].got)
 }
 
-// testShareNothing has two subscribers on connections of their own, of which one gets all: each
-// message arrives once, in order, although the group's members change under way.
+// testShareNothing has two subscribers on separate connections, of which one gets everything:
+// each message arrives once, in order, although the group's members change meanwhile.
 func testShareNothing(e *env) {
 	const n = 200
 	topic := e.name("t")
@@ -164,8 +164,8 @@ func testShareNothing(e *env) {
 	}
 }
 
-// testNames uses addresses and groups with all that Validate allows and brokers commonly
-// do. Groups whose names differ in one character only must not share their messages.
+// testNames uses addresses and groups with every character that Validate and most brokers
+// allow. Groups whose names differ in one character only must not share their messages.
 func testNames(e *env) {
 	dotted, plain := e.name("a.b-c_d.E9"), e.name("x")
 	var groups []*group

@@ -20,7 +20,7 @@ func (e *env) one(prefetch int) (topic string, g *group) {
 }
 
 // successor opens a new connection, subscribes the same group until it receives, and waits until the broker
-// would have redelivered what it takes for unsettled.
+// would have redelivered what it considers unsettled.
 func (e *env) successor(topic string) {
 	e.Helper()
 	g := e.subscribeOn(e.open(), consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}, 10)
@@ -29,8 +29,8 @@ func (e *env) successor(topic string) {
 	g.expect("new")
 }
 
-// testAck acknowledges while Subscribe runs and after it has returned, which must work for as
-// long as the connection stands.
+// testAck acknowledges while Subscribe runs and after it has returned, which must work for as long as the
+// connection is open.
 func testAck(e *env) {
 	topic := e.name("t")
 	b := e.open()
@@ -46,8 +46,7 @@ func testAck(e *env) {
 	e.successor(topic)
 }
 
-// testRedeliver closes the connection under three unsettled deliveries, one of which is
-// acknowledged.
+// testRedeliver closes the connection while it has three deliveries, one of which is acknowledged.
 func testRedeliver(e *env) {
 	topic := e.name("t")
 	b := e.open()
@@ -109,8 +108,8 @@ func testRetryDelay(e *env) {
 	g.expect("2")
 }
 
-// testRetryFlow retries more messages than the prefetch allows to hold: those that wait must
-// not count, or nothing else would get through.
+// testRetryFlow retries more messages than the prefetch: those that wait must not count, or nothing else
+// would get through.
 func testRetryFlow(e *env) {
 	const delay, prefetch = 5 * time.Second, 2
 	topic, g := e.one(prefetch)
@@ -227,7 +226,7 @@ func (e *env) startFunc(sub contract.Subscriber, prefetch int, deliver func(cont
 	e.Cleanup(g.stop)
 }
 
-// testPrefetchOfOne has one delivery at a time for four addresses, all of which get through.
+// testPrefetchOfOne has a prefetch of one for four addresses, all of which get through.
 func testPrefetchOfOne(e *env) {
 	s := consumer.Subscription{
 		Group:  e.name("g"),

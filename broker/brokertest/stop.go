@@ -36,7 +36,7 @@ func testSubscribeAgain(e *env) {
 
 // testGoroutines compares the adapter's goroutines before, during and after. The first
 // subscription is not counted: a client library may start helpers that stay with its connection.
-// What is published, probes too, goes over the connection that is closed in the end.
+// Everything published, including probes, goes over the connection that is closed at the end.
 func testGoroutines(e *env) {
 	before := len(e.goroutines())
 	on, b := *e, e.open()

@@ -6,8 +6,8 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// synchronous are the situations that a broker must master which stores nothing. In the others
-// messages wait in the broker.
+// synchronous lists the tests that a broker must pass that stores nothing. In the others messages
+// wait in the broker.
 var synchronous = []string{
 	"message with every field",
 	"message with few fields",
@@ -29,8 +29,8 @@ var synchronous = []string{
 	"broker reachable and closed",
 }
 
-// keepSending sends msgs beside the test, which acknowledges them meanwhile, and those that are to
-// be retried again and again, as a relay does. The test does not end before all are accepted.
+// keepSending sends msgs concurrently with the test, which acknowledges them, and repeats those
+// that are to be retried, as a relay does. The test does not end before all are accepted.
 func (e *env) keepSending(msgs []waybill.Message) {
 	ctx, ended := e.context(), make(chan struct{})
 	e.Cleanup(func() { <-ended })

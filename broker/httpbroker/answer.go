@@ -18,7 +18,7 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// judge says what a response means. Nothing of it but its status reaches the error.
+// judge maps a response to a result. Only its status appears in the error.
 //
 //	2xx                  delivered
 //	410                  permanent: the endpoint wants no more
@@ -65,8 +65,8 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// drain reads the rest of a response, within limits, and lets it go. What fails here only costs
-// a connection.
+// drain reads the rest of a response, within limits, and closes it. A failure here only costs a
+// connection.
 func drain(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, maxResponse)
 	_ = body.Close()

@@ -39,7 +39,7 @@ var (
 	_ consumer.Redeliverer = (*Broker)(nil)
 )
 
-// New returns a broker. It connects to nobody yet; what is wrong with cfg is an
+// New returns a broker. It makes no connection yet; an invalid cfg is an
 // [*waybill.InvalidError].
 func New(cfg Config) (*Broker, error) {
 	cfg, err := cfg.withDefaults()
@@ -77,7 +77,7 @@ func newTransport(cfg Config) *http.Transport {
 }
 
 // Destinations returns the endpoints for [relay.NewFanout], or as followers of a relay, each
-// with attempts of its own.
+// with its own attempts.
 func (b *Broker) Destinations() []relay.Destination {
 	list := make([]relay.Destination, len(b.senders))
 	for i, s := range b.senders {
@@ -86,12 +86,12 @@ func (b *Broker) Destinations() []relay.Destination {
 	return list
 }
 
-// Publisher returns a publisher for messages that are each for one endpoint. One that no
+// Publisher returns a publisher for messages that match one endpoint each. A message that no
 // endpoint matches is unroutable, and so is one that several match: after a failure all of them
 // would get it again. Use [Broker.Destinations] for those.
 func (b *Broker) Publisher() contract.Publisher { return single{b} }
 
-// single sends each message to the one endpoint that it is for.
+// single sends each message to the one endpoint that it matches.
 type single struct{ broker *Broker }
 
 func (p single) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
@@ -126,7 +126,7 @@ func (p single) Send(ctx context.Context, msgs []contract.Outgoing) (wait func()
 	}
 }
 
-// senderOf returns the only endpoint that a message is for.
+// senderOf returns the only endpoint that a message matches.
 func (b *Broker) senderOf(m *waybill.Message) (found *sender, err error) {
 	if b.ended() {
 		return nil, waybill.UnavailableError(errClosed)
@@ -160,8 +160,8 @@ func (deaf) Subscribe(context.Context, int, func(contract.Delivery)) error {
 	return invalidf("Config.Receiver", "is not set; this broker sends only")
 }
 
-// Redelivery implements [consumer.Redeliverer]. A sender may deliver a message again for as long
-// as it likes.
+// Redelivery implements [consumer.Redeliverer]. A sender may redeliver a message at any later
+// time.
 func (b *Broker) Redelivery() consumer.Redelivery { return consumer.Redelivery{Unbounded: true} }
 
 // Capabilities implements [broker.Broker].
@@ -182,8 +182,8 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return waybill.UnavailableError(errors.Join(errors.New("httpbroker: ping"), err))
 }
 
-// Close lets requests that are under way finish and refuses further ones, as unavailable. The
-// receiver stays open. It returns nil.
+// Close lets requests in flight finish and refuses further ones, as unavailable. The receiver
+// stays open. It returns nil.
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		close(b.closed)

@@ -12,10 +12,9 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// Config says who gets webhooks.
+// Config configures the endpoints that receive webhooks.
 type Config struct {
-	// Endpoints are the subscribers, with names of their own. May be empty where only Receiver
-	// is set.
+	// Endpoints are the subscribers, with unique names. May be empty if Receiver is set.
 	Endpoints []Endpoint
 
 	// Timeout is how long one request may take, its response included. A relay gives a batch
@@ -23,7 +22,7 @@ type Config struct {
 	// default is 15 s.
 	Timeout time.Duration
 
-	// Parallelism is how many requests are under way to one endpoint at a time, from this
+	// Parallelism is how many requests to one endpoint may be in flight at once, from this
 	// process. 1 to 256. Optional; the default is 16.
 	Parallelism int
 
@@ -32,8 +31,8 @@ type Config struct {
 	// special addresses are refused.
 	AllowNetworks []netip.Prefix
 
-	// Receiver is where [Broker.Subscriber] receives. It stays the caller's, who serves and
-	// closes it. Optional.
+	// Receiver is where [Broker.Subscriber] receives. The caller serves and closes it.
+	// Optional.
 	Receiver *Receiver
 }
 
@@ -44,16 +43,16 @@ type Endpoint struct {
 	Name string
 
 	// URL is where messages are posted to, with https, or with http, which lets others read
-	// them on their way. Required.
+	// them in transit. Required.
 	URL string
 
-	// Secrets sign the messages: the current one, and while it is being replaced the other one
-	// too. One to 16. Required; see [NewSecret].
+	// Secrets sign the messages: the current one, and while it is being replaced the new one
+	// too. 1 to 16. Required; see [NewSecret].
 	Secrets []Secret
 
 	// Topics and Types say which published messages the endpoint gets: those whose topic, or
-	// type, one of the patterns stands for. Messages that are sent To the endpoint's name are
-	// for it in any case. Optional; without either it gets all that is published.
+	// type, one of the patterns matches. Messages that are sent To the endpoint's name match in
+	// any case. Optional; without either it gets everything that is published.
 	Topics, Types []relay.Pattern
 
 	// Headers are sent with every request, for a gateway's authorisation, say. Optional.
@@ -67,7 +66,7 @@ type Endpoint struct {
 	// [relay.Destination]. Optional; the default is the binary mode.
 	Structured bool
 
-	// Disabled takes nothing new up for the endpoint. What waits for it goes on waiting.
+	// Disabled starts no new sends to the endpoint. Messages for it keep waiting.
 	Disabled bool
 }
 
@@ -133,8 +132,8 @@ func (e Endpoint) check(field string, g guard) error {
 	return nil
 }
 
-// checkURL refuses at once what the guard would refuse on every attempt. What is wrong is not
-// quoted: an URL may hold a secret.
+// checkURL refuses at once what the guard would refuse on every attempt. The error does not
+// quote the URL, which may hold a secret.
 func checkURL(field, raw string, g guard) error {
 	u, err := url.Parse(raw)
 	switch {

@@ -16,7 +16,7 @@ var (
 	errGone    = errors.New("httpbroker: the sender has not waited for the settlement, it will come again")
 )
 
-// webhook is what a request has brought.
+// webhook is the message of a request.
 type webhook struct {
 	message     *waybill.Message
 	err         error // of decoding it
@@ -38,10 +38,10 @@ type delivery struct {
 	request  context.Context // ends with the request
 
 	isSettled atomic.Bool
-	settled   chan answer // takes the one answer
+	settled   chan answer // receives the one answer
 
 	handed chan struct{} // closed when a subscriber has taken it and has set what follows
-	places chan struct{} // of the subscription, one of which it takes up
+	places chan struct{} // of the subscription, one of which it occupies
 	ended  chan struct{} // closed when the subscription has ended
 }
 
@@ -58,7 +58,7 @@ func (d *delivery) hand(places, ended chan struct{}) {
 	close(d.handed)
 }
 
-// refuse makes the sender come again.
+// refuse asks the sender to retry.
 func (d *delivery) refuse() {
 	d.isSettled.Store(true)
 	d.settled <- away
@@ -68,15 +68,16 @@ func (d *delivery) Message() (*waybill.Message, error) { return d.message, d.err
 
 func (d *delivery) Redelivered() bool { return d.redelivered }
 
-// Ack lets the request be answered. It fails if the sender is gone.
+// Ack has the request answered. It fails if the sender is gone.
 func (d *delivery) Ack(context.Context) error { return d.settle(accepted) }
 
-// Retry asks the sender to come again. The delay is rounded up to whole seconds.
+// Retry asks the sender to retry. The delay is rounded up to whole seconds.
 func (d *delivery) Retry(_ context.Context, delay time.Duration) error {
 	return d.settle(answer{code: away.code, after: max(delay, 0)})
 }
 
-// Extend fails if the sender is gone. How long it waits is up to it.
+// Extend fails if the sender is gone. How long the sender waits is its own
+// decision.
 func (d *delivery) Extend(context.Context) error { return d.alive() }
 
 func (d *delivery) settle(a answer) error {
@@ -91,7 +92,7 @@ func (d *delivery) settle(a answer) error {
 	return nil
 }
 
-// alive returns an unavailable error if nobody waits for the answer any more.
+// alive returns an unavailable error if nobody waits for the answer any longer.
 func (d *delivery) alive() error {
 	switch {
 	case d.receiver.ended():

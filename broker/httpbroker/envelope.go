@@ -20,7 +20,7 @@ import (
 const (
 	contentType     = "Content-Type"
 	attributePrefix = "Ce-"
-	waybillPrefix   = "Waybill-" // of all headers of the envelope that are no attributes
+	waybillPrefix   = "Waybill-" // of all headers of the envelope that are not attributes
 
 	topicHeader       = waybillPrefix + "Topic"
 	toHeader          = waybillPrefix + "To"
@@ -76,8 +76,8 @@ func plain(s string) bool {
 const ownPrefix = "waybill_"
 
 // idFor returns the webhook-id of a message: a digest of the headers that carry it, and of the body if
-// that carries more than the payload, and which of its lives this is, so that a receiver that remembers
-// ids takes a requeued message.
+// that carries more than the payload, and how often it was requeued, so that a receiver that remembers
+// ids accepts a requeued message.
 func idFor(h http.Header, body []byte, m contract.Outgoing) string {
 	id := ownPrefix + digest(h)
 	if m.Structured {
@@ -137,7 +137,7 @@ func decode(h http.Header, body []byte) (*waybill.Message, error) {
 	return m, waybill.PermanentError(waybill.ReasonMalformed, err)
 }
 
-// decodeStructured reads an event, and beside it the headers that only this package writes.
+// decodeStructured reads an event, and the headers that only this package writes.
 func decodeStructured(m *waybill.Message, h http.Header, body []byte) error {
 	err := cloudevents.ParseStructured(m, h.Get(contentType), body)
 	for name, values := range h {

@@ -11,8 +11,8 @@ import (
 // reach into the network of the sender.
 type guard struct{ allowed []netip.Prefix }
 
-// special are the IPv4 networks, beside those that package netip knows, and within the global
-// IPv6 network those, that are no public addresses or hold others in disguise.
+// special are the networks, in addition to those that package netip knows, that are not public
+// or that embed other addresses: in IPv4, and within the global IPv6 network.
 //
 // Source: the special-purpose address registries of IANA (RFC 6890).
 var special = []netip.Prefix{
@@ -31,7 +31,7 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("3fff::/20"),
 }
 
-// global is all of IPv6 that is given to the public. NAT64, IPv4-compatible, local and
+// global is all of IPv6 that is allocated to the public. NAT64, IPv4-compatible, local and
 // multicast addresses lie outside.
 var global = netip.MustParsePrefix("2000::/3")
 

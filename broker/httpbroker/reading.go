@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// readings are the bodies that are being read, the oldest first. Who has sent one is not known before
-// its end: so that those who never send the end keep nobody out, the oldest makes room for a newcomer.
+// readings are the bodies that are being read, the oldest first. The sender of one is not
+// authenticated before its end. So that senders which never finish keep nobody out, the oldest makes
+// room for a new request.
 type readings struct {
 	mu   sync.Mutex
 	list []*http.ResponseController
@@ -29,7 +30,7 @@ func (r *readings) read(w http.ResponseWriter, req *http.Request, limit int64) (
 	return io.ReadAll(http.MaxBytesReader(w, req.Body, limit))
 }
 
-// interrupt ends the oldest reading, and returns false if there is none that can be ended.
+// interrupt ends the oldest reading, and returns false if none can be interrupted.
 func (r *readings) interrupt() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

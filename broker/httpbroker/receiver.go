@@ -18,14 +18,14 @@ import (
 	"github.com/waybill-go/waybill/internal/cloudevents"
 )
 
-// ReceiverConfig says what a receiver takes.
+// ReceiverConfig configures a [Receiver].
 type ReceiverConfig struct {
 	// Secrets are those that senders sign with: the current one, and while it is being replaced
-	// the other one too. One to 16. Required.
+	// the new one too. 1 to 16. Required.
 	Secrets []Secret
 
-	// Tolerance is how far the timestamp of a request may be from our time. 1 s to 1 h.
-	// Optional; the default is [DefaultTolerance].
+	// Tolerance is how far the timestamp of a request may be from the receiver's time. 1 s to 1
+	// h. Optional; the default is [DefaultTolerance].
 	Tolerance time.Duration
 
 	// MaxBody is the most that a body may have, in bytes; more is answered with 413. Optional;
@@ -33,12 +33,12 @@ type ReceiverConfig struct {
 	MaxBody int64
 
 	// MaxRequests is how many requests may be in flight, their bodies in memory; more are
-	// answered with 503, but a body that is still being read makes room for a newer request.
-	// Optional; the default is 256.
+	// answered with 503, except that a body that is still being read makes room for a newer
+	// request. Optional; the default is 256.
 	MaxRequests int
 
 	// SettleGrace is how long after the end of its subscription a request waits for the handler
-	// that has its message, before it is answered with 503. Optional; the default is 10 s.
+	// of its message, before it is answered with 503. Optional; the default is 10 s.
 	SettleGrace time.Duration
 }
 
@@ -50,7 +50,7 @@ const (
 	// roomWait is how long a request waits for the place of one that was interrupted.
 	roomWait = time.Second
 
-	// awayDelay is what a sender is asked to wait when nobody can take its message.
+	// awayDelay is how long a sender is asked to wait when no subscriber runs.
 	awayDelay = time.Second
 )
 
@@ -80,11 +80,11 @@ func (c ReceiverConfig) withDefaults() (ReceiverConfig, error) {
 	return c, nil
 }
 
-// Receiver takes webhooks over HTTP. It is an http.Handler, safe for concurrent use.
+// Receiver receives webhooks over HTTP. It is an http.Handler, safe for concurrent use.
 type Receiver struct {
 	cfg   ReceiverConfig
 	keys  [][]byte
-	slots chan struct{} // one for each request that is under way
+	slots chan struct{} // one for each request in flight
 
 	readings readings
 
@@ -112,9 +112,9 @@ func NewReceiver(cfg ReceiverConfig) (*Receiver, error) {
 	}, nil
 }
 
-// Close answers every request that is under way, and those that come, with 503, and ends running
-// Subscribes with an unavailable error. Senders come again later. Call it before Shutdown of the
-// server, and after the consumers have ended. It returns nil.
+// Close answers every request in flight, and later ones, with 503, and ends running Subscribes
+// with an unavailable error. Senders retry later. Call it before Shutdown of the server, and
+// after the consumers have ended. It returns nil.
 func (r *Receiver) Close() error {
 	r.closeOnce.Do(func() { close(r.closed) })
 	return nil
@@ -129,7 +129,7 @@ func (r *Receiver) ended() bool {
 	}
 }
 
-// answer is the response to a request. It says nothing of what was received.
+// answer is the response to a request. It reveals nothing of what was received.
 type answer struct {
 	code  int
 	after time.Duration // with 503
@@ -140,7 +140,7 @@ var (
 	away     = answer{code: http.StatusServiceUnavailable, after: awayDelay}
 )
 
-// ServeHTTP takes one webhook.
+// ServeHTTP receives one webhook.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	a := r.receive(w, req)
 	if a.code == http.StatusServiceUnavailable {
@@ -185,7 +185,7 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) answer {
 	return r.deliver(req.Context(), webhook{m, err, req.Header.Get(attemptHeader) != firstAttempt})
 }
 
-// admit takes a place, and returns false if there is none to be had.
+// admit takes a place, and returns false if none is free.
 func (r *Receiver) admit(ctx context.Context) bool {
 	if r.ended() {
 		return false
@@ -211,7 +211,7 @@ func (r *Receiver) admit(ctx context.Context) bool {
 }
 
 // deliver hands a message to each group that it is for, and waits for all of them. A group that
-// has acknowledged it knows it when it comes again for the sake of another.
+// has acknowledged it recognises it when it is redelivered because of another.
 func (r *Receiver) deliver(ctx context.Context, w webhook) answer {
 	queues := r.queuesFor(w.message)
 	if len(queues) == 0 {
@@ -250,8 +250,7 @@ func (r *Receiver) queuesFor(m *waybill.Message) []*queue {
 	return found
 }
 
-// join makes sure that there is a queue for a subscription, for as long as somebody has joined
-// it.
+// join makes sure that a subscription has a queue, for as long as somebody has joined it.
 func (r *Receiver) join(s consumer.Subscription) *queue {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,15 +23,14 @@ var (
 )
 
 const (
-	// behindDelay is how long what stood behind a failed message of its key stays away. The relay
-	// keeps it behind that message anyway.
+	// behindDelay is how long messages behind a failed one of the same key are deferred. The relay
+	// keeps them behind that message anyway.
 	behindDelay = time.Millisecond
 
-	// disabledDelay is how long a message for a disabled endpoint waits before it is looked at
-	// again.
+	// disabledDelay is how long a message for a disabled endpoint waits before it is tried again.
 	disabledDelay = time.Minute
 
-	// maxDoubtful is how many messages are remembered whose last attempt failed.
+	// maxDoubtful is how many messages with a failed last attempt are remembered.
 	maxDoubtful = 10_000
 )
 
@@ -42,12 +41,12 @@ type sender struct {
 	client   *http.Client
 	timeout  time.Duration
 	closed   <-chan struct{}
-	slots    chan struct{} // one for each request that is under way
+	slots    chan struct{} // one for each request in flight
 
 	mu       sync.Mutex
-	last     map[unit]*line      // that was sent last, of each unit that is under way
-	until    time.Time           // the endpoint has asked for rest until then
-	doubtful map[string]struct{} // webhook-ids of attempts that failed, which may have arrived
+	last     map[unit]*line      // that was sent last, of each unit in flight
+	until    time.Time           // the endpoint has asked for a pause until then
+	doubtful map[string]struct{} // webhook-ids of failed attempts, which may have arrived
 }
 
 var _ contract.Publisher = (*sender)(nil)
@@ -73,8 +72,8 @@ type line struct {
 	done   chan struct{} // closed when all of it is answered
 }
 
-// Send implements [contract.Publisher]. A message that fails lets what is behind it in its (topic,
-// key) go back unsent.
+// Send implements [contract.Publisher]. After a message that fails, later ones of its (topic, key)
+// are returned unsent.
 func (s *sender) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	results := make([]error, len(msgs))
 	var posts sync.WaitGroup
@@ -90,7 +89,7 @@ func (s *sender) Send(ctx context.Context, msgs []contract.Outgoing) (wait func(
 	}
 }
 
-// lineUp sorts messages into lines. One without a key is a line of its own.
+// lineUp sorts messages into lines. One without a key gets its own line.
 func (s *sender) lineUp(msgs []contract.Outgoing) []*line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +111,7 @@ func (s *sender) lineUp(msgs []contract.Outgoing) []*line {
 	return lines
 }
 
-// leave lets the line behind l go.
+// leave releases the line behind l.
 func (s *sender) leave(l *line) {
 	close(l.done)
 	s.mu.Lock()
@@ -122,7 +121,7 @@ func (s *sender) leave(l *line) {
 	}
 }
 
-// post posts a line and writes down the results of its messages.
+// post posts a line and records the results of its messages.
 func (s *sender) post(ctx context.Context, l *line, msgs []contract.Outgoing, results []error) {
 	if l.before != nil {
 		<-l.before.done // it ends with the context of its own Send
@@ -139,8 +138,8 @@ func (s *sender) post(ctx context.Context, l *line, msgs []contract.Outgoing, re
 	}
 }
 
-// behind is the result of a message that was not sent because one before it has failed. Where
-// the endpoint is unavailable as a whole, all of them stay where they are.
+// behind is the result of a message that was not sent because one before it has failed. If the
+// endpoint as a whole is unavailable, all of them stay queued.
 func behind(failed error) error {
 	if _, alone := waybill.AfterOf(failed); waybill.IsUnavailable(failed) && !alone {
 		return waybill.UnavailableError(errBehind)
@@ -218,8 +217,8 @@ func (s *sender) do(req *http.Request) (answered bool, err error) {
 	return true, s.judge(resp)
 }
 
-// unanswered is the error of a message that was not answered, lost if its connection ended under
-// it.
+// unanswered is the error of a message that was not answered, lost if its connection ended
+// meanwhile.
 func (s *sender) unanswered(err error, lost bool) error {
 	err = fmt.Errorf("httpbroker: post to %q: %w", s.endpoint.Name, err)
 	if lost {
@@ -228,7 +227,7 @@ func (s *sender) unanswered(err error, lost bool) error {
 	return waybill.UnavailableError(err)
 }
 
-// withoutURL takes the URL, which may hold a secret, out of an error of package http.
+// withoutURL removes the URL, which may hold a secret, from an error of package http.
 func withoutURL(err error) error {
 	var with *url.Error
 	if errors.As(err, &with) {
@@ -237,7 +236,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// resting returns an error while the endpoint has asked to be left alone.
+// resting returns an error while the endpoint has asked for a pause.
 func (s *sender) resting() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,14 +246,14 @@ func (s *sender) resting() error {
 	return nil
 }
 
-// rest leaves the endpoint alone for a while.
+// rest pauses the endpoint for a while.
 func (s *sender) rest(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.until = time.Now().Add(d)
 }
 
-// remember notes whether an attempt has failed and may have arrived all the same.
+// remember records whether an attempt has failed and may have arrived anyway.
 func (s *sender) remember(id string, doubtful bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +262,7 @@ func (s *sender) remember(id string, doubtful bool) {
 		return
 	}
 	if len(s.doubtful) >= maxDoubtful {
-		clear(s.doubtful) // their attempts are then told as first ones, which is a hint only
+		clear(s.doubtful) // their attempts are then marked as first ones, which is only a hint
 	}
 	s.doubtful[id] = struct{}{}
 }

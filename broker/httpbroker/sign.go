@@ -26,7 +26,7 @@ const (
 const DefaultTolerance = 5 * time.Minute
 
 var (
-	// ErrSignature reports a request without a signature that one of the secrets has made.
+	// ErrSignature reports a request without a signature by one of the secrets.
 	ErrSignature = errors.New("httpbroker: the signature does not verify")
 
 	// ErrTimestamp reports a signature that is too old, or from the future.
@@ -43,7 +43,7 @@ const (
 )
 
 // Secret is what sender and receiver sign with: "whsec_" and 24 to 64 random bytes in base64.
-// The prefix may be missing. Printed with package fmt it does not show itself.
+// The prefix may be missing. Package fmt prints it redacted.
 type Secret string
 
 // NewSecret returns a random secret.
@@ -85,10 +85,10 @@ func keysOf(secrets []Secret) ([][]byte, error) {
 	return keys, nil
 }
 
-// Sign sets the three headers of the convention for a message with an id that is sent at a
-// time. It signs with each secret, the new and the old one while a secret is being replaced.
-// The id must be visible ASCII without a full stop. The error is an [*waybill.InvalidError]; h
-// is unchanged then.
+// Sign sets the three headers of the convention for a message with the given id, sent at the
+// given time. It signs with each secret: the old and the new one while a secret is being
+// replaced. The id must be visible ASCII without a full stop. The error is an
+// [*waybill.InvalidError]; h is unchanged then.
 func Sign(h http.Header, id string, at time.Time, payload []byte, secrets ...Secret) error {
 	keys, err := keysOf(secrets)
 	if err != nil {
@@ -120,8 +120,8 @@ func mac(key []byte, id, timestamp string, payload []byte) []byte {
 }
 
 // Verify returns nil if payload, the body byte for byte as it was received, came with the
-// headers h from one who knows one of the secrets, at a time that differs from now by tolerance
-// at most; 0 stands for [DefaultTolerance]. Otherwise the error is [ErrSignature] or
+// headers h from a sender that knows one of the secrets, at a time that differs from now by at
+// most tolerance; 0 stands for [DefaultTolerance]. Otherwise the error is [ErrSignature] or
 // [ErrTimestamp], which should be answered with 401, or, about the secrets, an
 // [*waybill.InvalidError]. Signatures are compared in constant time. A request that is repeated
 // within the tolerance verifies again: recognise it by its webhook-id.
@@ -151,7 +151,7 @@ func verify(h http.Header, payload []byte, now time.Time, tolerance time.Duratio
 	return nil
 }
 
-// anyEqual compares every signature with that of every key, so that the time it takes tells
+// anyEqual compares every signature with that of every key, so that the time it takes reveals
 // nothing about either.
 func anyEqual(signatures [][]byte, id, timestamp string, payload []byte, keys [][]byte) bool {
 	equal := false
@@ -164,7 +164,7 @@ func anyEqual(signatures [][]byte, id, timestamp string, payload []byte, keys []
 	return equal
 }
 
-// signed parses the three headers. Signatures of other versions are left out.
+// signed parses the three headers. Signatures of other versions are omitted.
 func signed(h http.Header) (id, timestamp string, signatures [][]byte, err error) {
 	list, ok := only(h, HeaderSignature)
 	id, hasID := only(h, HeaderID)
@@ -184,7 +184,7 @@ func signed(h http.Header) (id, timestamp string, signatures [][]byte, err error
 	return id, timestamp, signatures, nil
 }
 
-// only returns the value of a header that must be there once.
+// only returns the value of a header that must occur exactly once.
 func only(h http.Header, name string) (string, bool) {
 	values := h[name]
 	if len(values) != 1 {

@@ -17,7 +17,7 @@ type queue struct {
 	name         string
 	subscription consumer.Subscription
 	offers       chan *delivery
-	deserted     chan struct{} // closed when nobody subscribes any more
+	deserted     chan struct{} // closed when nobody subscribes any longer
 	members      int           // subscribers that run; the receiver's lock guards it
 }
 
@@ -25,7 +25,7 @@ func newQueue(r *Receiver, name string, s consumer.Subscription) *queue {
 	return &queue{receiver: r, name: name, subscription: s, offers: make(chan *delivery), deserted: make(chan struct{})}
 }
 
-// pass hands a message to a subscriber and returns what that makes of it.
+// pass hands a message to a subscriber and returns its answer.
 func (q *queue) pass(ctx context.Context, w webhook) answer {
 	d := newDelivery(ctx, q.receiver, w)
 	select {
@@ -42,7 +42,7 @@ func (q *queue) pass(ctx context.Context, w webhook) answer {
 }
 
 // await waits for the settlement of a delivery, after the end of its subscription only for a
-// while: the consumer may have let it go.
+// while: the consumer may have abandoned it.
 func (q *queue) await(ctx context.Context, d *delivery) answer {
 	select {
 	case a := <-d.settled:
@@ -77,9 +77,8 @@ var (
 	_ contract.Delivery    = (*delivery)(nil)
 )
 
-// Subscriber returns a receiver for the group named by s. Requests wait for nobody: while none of
-// the group's subscribers runs, they are answered with 503. What is wrong with s is reported by
-// its Subscribe.
+// Subscriber returns a receiver for the group named by s. Requests do not wait for a subscriber:
+// while none of the group runs, they are answered with 503. Its Subscribe reports an invalid s.
 func (r *Receiver) Subscriber(s consumer.Subscription) contract.Subscriber {
 	return &subscriber{r, s}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// betweenTimeout bounds the question what stands between two offsets.
+// betweenTimeout bounds the check for messages between two offsets.
 const betweenTimeout = 10 * time.Second
 
-// hasMessages reports whether a partition holds messages from offset from up to, and without, offset to: what only
-// ends a transaction is none. It is true if the cluster does not tell in time, or has dropped what was there. The
-// error is that of ctx.
+// hasMessages reports whether a partition holds messages from offset from up to, and without, offset to: the end
+// of a transaction is not a message. It is true if the cluster does not answer in time, or has dropped what was
+// there. The error is that of ctx.
 func (b *Broker) hasMessages(ctx context.Context, at place, from, to int64) (bool, error) {
 	client, err := kgo.NewClient(b.cfg.options(
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{at.topic: {at.partition: kgo.NewOffset().At(from)}}),
@@ -38,7 +38,7 @@ func (b *Broker) hasMessages(ctx context.Context, at place, from, to int64) (boo
 	}
 }
 
-// tells reports whether there is a message before offset to in records, and whether they tell.
+// tells reports whether records hold a message before offset to, and whether they suffice to tell.
 func tells(records []*kgo.Record, to int64) (has, told bool) {
 	for _, r := range records {
 		switch {

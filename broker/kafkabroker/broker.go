@@ -18,7 +18,7 @@ import (
 // Broker is a connection to a Kafka cluster. It is safe for concurrent use.
 type Broker struct {
 	cfg      Config
-	client   *kgo.Client // for requests that are neither published nor received
+	client   *kgo.Client // for requests that neither publish nor receive
 	admin    *kadm.Client
 	topics   *topics
 	producer *producer
@@ -27,13 +27,13 @@ type Broker struct {
 	closeOnce sync.Once
 	done      chan struct{} // closed when Close begins
 	runs      sync.WaitGroup
-	mu        sync.Mutex // guards that no run begins once done is closed
+	mu        sync.Mutex // ensures that no run begins once done is closed
 }
 
-// Open reaches the cluster. What is wrong with cfg is an [*waybill.InvalidError]. A cluster that
-// does not answer within ten seconds, or refuses the user, is no error: it is logged, and each use
-// of the broker is unavailable until the cluster takes it. Connections are made when they are needed,
-// for as long as the broker is not closed.
+// Open connects to the cluster. An invalid cfg is an [*waybill.InvalidError]. A cluster that does not
+// answer within ten seconds, or refuses the user, is not an error: it is logged, and each use of the
+// broker fails as unavailable until the cluster accepts it. Connections are made when they are
+// needed, until the broker is closed.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -58,8 +58,8 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// Publisher returns the publishing side. With [Config.TransactionalID], what has a [contract.Row] is
-// published in transactions.
+// Publisher returns the publishing side. With [Config.TransactionalID], messages that have a
+// [contract.Row] are published in transactions.
 func (b *Broker) Publisher() contract.Publisher {
 	plain := publisher{b.producer}
 	if b.outbox != nil {
@@ -68,8 +68,7 @@ func (b *Broker) Publisher() contract.Publisher {
 	return plain
 }
 
-// Subscriber returns a receiver for one consumer group. What is wrong with s is reported by its
-// Subscribe.
+// Subscriber returns a receiver for one consumer group. Its Subscribe reports an invalid s.
 func (b *Broker) Subscriber(s consumer.Subscription) contract.Subscriber {
 	return &subscriber{broker: b, subscription: s}
 }
@@ -85,8 +84,8 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return classify("ping", b.client.Ping(ctx))
 }
 
-// Close commits what was acknowledged, leaves the groups and ends the connections. What was
-// delivered and not settled is redelivered. It may be called twice.
+// Close commits acknowledged offsets, leaves the groups and ends the connections. Unsettled
+// deliveries are redelivered. It may be called twice.
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		b.mu.Lock()

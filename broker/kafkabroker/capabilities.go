@@ -11,16 +11,16 @@ var (
 	_ consumer.Redeliverer = (*subscriber)(nil)
 )
 
-// Capabilities implements [broker.Broker]. Kafka has no delayed redelivery: what is retried
-// waits in the process. MaxPayload is 0 because the limit is that of each topic.
+// Capabilities implements [broker.Broker]. Kafka has no delayed redelivery: retries wait in
+// the process. MaxPayload is 0 because the limit is that of each topic.
 func (b *Broker) Capabilities() broker.Capabilities {
 	return broker.Capabilities{Fanout: true, Order: broker.PerKey, Transactions: b.cfg.TransactionalID != ""}
 }
 
 // Redelivery implements [consumer.Redeliverer]. A topic keeps a message for its retention, and
-// offsets can be set back to any of it by an operator; so it is unbounded here. Without
+// an operator can set offsets back to any of it; so it is unbounded here. Without
 // [Config.TransactionalID] nothing drops what a relay publishes a second time.
 func (b *Broker) Redelivery() consumer.Redelivery { return consumer.Redelivery{Unbounded: true} }
 
-// Redelivery is that of the broker.
+// Redelivery returns that of the broker.
 func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }

@@ -20,7 +20,7 @@ const (
 	maxDrainTimeout       = 30 * time.Second       // half of the time that a rebalance may take
 )
 
-// Config says how to reach a Kafka cluster and how to use it.
+// Config configures how to reach a Kafka cluster and how to use it.
 type Config struct {
 	// URL names the first brokers to ask, "kafka://host:port,host:port", or "kafkas://…" for
 	// TLS. A user and a password, percent-encoded, stand before the first host:
@@ -32,8 +32,8 @@ type Config struct {
 	// topic. Optional; the default is none.
 	TopicPrefix string
 
-	// CreateTopics makes both sides create a Kafka topic that is missing. Without it a message
-	// for a missing topic is unroutable, and subscribing to one fails; create topics with
+	// CreateTopics makes publishers and subscribers create a Kafka topic that is missing. Without it a
+	// message for a missing topic is unroutable, and subscribing to one fails; create topics with
 	// [Broker.Apply]. Optional; the default is false.
 	CreateTopics bool
 
@@ -45,10 +45,10 @@ type Config struct {
 	// default is that of the cluster.
 	ReplicationFactor int
 
-	// InstanceID makes the consumers of this process static members of their groups: their
-	// partitions stay theirs while they restart within the group's session timeout. It must
-	// differ between the processes of a group, and one process may have one Subscribe at a
-	// time for each group. Optional; the default is none.
+	// InstanceID makes the consumers of this process static members of their groups: their partitions
+	// stay theirs while they restart within the group's session timeout. It must differ between the
+	// processes of a group, and one process may run only one Subscribe at once for each group.
+	// Optional; the default is none.
 	InstanceID string
 
 	// DeliverNew makes a group that has no offset for a partition start with what is published
@@ -57,28 +57,27 @@ type Config struct {
 	// false.
 	DeliverNew bool
 
-	// TransactionalID turns the exactly-once relay on and names the outbox that is published: what
-	// a relay publishes is committed in transactions, together with a record that it was, and what
-	// is on record is not published again, by whichever relay. The transactional ids are
-	// TransactionalID+"-"+lane, the records are in the topic TopicPrefix+"_progress."+TransactionalID.
-	// All relays of one store must have the same, those of others another one. ASCII letters,
-	// digits, '.', '_' and '-', up to 100 bytes. Optional; the default is none, which publishes
-	// without transactions.
+	// TransactionalID enables the exactly-once relay and names the outbox that is published: what a
+	// relay publishes is committed in transactions, together with a record of it, and no relay
+	// publishes again what is recorded. The transactional ids are TransactionalID+"-"+lane, the records
+	// are in the topic TopicPrefix+"_progress."+TransactionalID. All relays of one store must have the
+	// same id, those of other stores a different one. ASCII letters, digits, '.', '_' and '-', up to
+	// 100 bytes. Optional; the default is none, which publishes without transactions.
 	TransactionalID string
 
-	// Window is how many records of a partition may be received beyond the oldest one that is
-	// not acknowledged, and with it how many acknowledged messages may be delivered once more
-	// after a crash. A partition whose oldest message waits for a retry stands still when the
-	// window is full. Optional; the default is 1000.
+	// Window is how many records of a partition may be received beyond the oldest one that is not
+	// acknowledged, and with it how many acknowledged messages may be redelivered after a crash. A
+	// partition whose oldest message waits for a retry stalls when the window is full. Optional; the
+	// default is 1000.
 	Window int
 
-	// CommitInterval is how often acknowledged offsets are committed. A shorter one means
-	// fewer repetitions after a crash. Optional; the default is 1 second, the least 100 ms.
+	// CommitInterval is how often acknowledged offsets are committed. A shorter one means fewer
+	// redeliveries after a crash. Optional; the default is 1 second, the minimum 100 ms.
 	CommitInterval time.Duration
 
-	// DrainTimeout is how long a partition that is taken away in a rebalance waits for its
-	// unsettled deliveries, so that they are not delivered twice. Optional; the default is
-	// 5 seconds, the most 30.
+	// DrainTimeout is how long a partition that is revoked in a rebalance waits for its unsettled
+	// deliveries, so that they are not delivered twice. Optional; the default is 5 seconds, the maximum
+	// 30.
 	DrainTimeout time.Duration
 
 	// TLS is used for a kafkas URL. Optional; the default is the system's certificates.
@@ -89,7 +88,7 @@ type Config struct {
 	// transactions, commits, group callbacks, hooks that replace others) must not be changed. Optional.
 	Options []kgo.Opt
 
-	// Log takes a record if the server does not answer [Open]. Optional; the default is
+	// Log receives a record if the server does not answer [Open]. Optional; the default is
 	// [slog.Default].
 	Log *slog.Logger
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// state is where a delivery stands.
+// state is the state of a delivery.
 type state int
 
 const (
@@ -51,8 +51,8 @@ func (d *delivery) Message() (*waybill.Message, error) {
 }
 
 // Redelivered is true for what was retried, and for all that was in the partition when it was
-// assigned: Kafka does not tell what an earlier owner was given. What is known of the progress of
-// the partition tells more.
+// assigned: Kafka does not tell what an earlier owner received. The stored progress of the
+// partition, if there is any, tells more.
 func (d *delivery) Redelivered() bool {
 	r := d.run()
 	r.mu.Lock()
@@ -97,7 +97,7 @@ func (d *delivery) acknowledge() (advanced, gone bool, err error) {
 }
 
 // Retry keeps the message in this process until delay has passed; it does not count as unsettled
-// until then, and what follows it goes on. If the partition is taken away before, its next owner
+// until then, and later messages continue. If the partition is revoked before, its next owner
 // gets the message at once.
 func (d *delivery) Retry(_ context.Context, delay time.Duration) error {
 	r := d.run()
@@ -118,5 +118,5 @@ func (d *delivery) Retry(_ context.Context, delay time.Duration) error {
 }
 
 // Extend does nothing: a delivery is held for as long as its consumer is a member of the group,
-// which the client library sees to.
+// which the client library ensures.
 func (d *delivery) Extend(context.Context) error { return nil }

@@ -23,9 +23,9 @@ const (
 var attributes = cloudevents.NewBinding(attributePrefix)
 
 // encode returns m in a content mode of the Kafka binding of CloudEvents. The payload is copied,
-// because the client library may read it after the sender has given up. It is never null: that
-// would be a deletion to a compacted topic. The record's key is that of the message, or of a reply
-// its address.
+// because the client library may read it after the sender has stopped waiting. It is never null:
+// that would be a deletion in a compacted topic. The record's key is that of the message, or of a
+// reply its address.
 func encode(m *waybill.Message, topic string, structured bool) *kgo.Record {
 	r := &kgo.Record{Topic: topic, Headers: make([]kgo.RecordHeader, 0, 10+len(m.Headers))}
 	switch {
@@ -83,7 +83,7 @@ func decode(prefix string, r *kgo.Record) (*waybill.Message, error) {
 			first = err
 		}
 	}
-	rest := make(map[string]string) // all that is no attribute, by lower-case name
+	rest := make(map[string]string) // headers that are not attributes, by lower-case name
 	binary := false
 	for _, h := range r.Headers {
 		name := strings.ToLower(strings.ToValidUTF8(h.Key, replacementForBytes))
@@ -112,7 +112,7 @@ func decode(prefix string, r *kgo.Record) (*waybill.Message, error) {
 	return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("kafkabroker: decode envelope: %w", first))
 }
 
-// setRest puts headers that are no attributes where they belong. Those that repeat an attribute
+// setRest sets the fields for headers that are not attributes. Those that repeat an attribute
 // count only if that is missing.
 func setRest(m *waybill.Message, rest map[string]string) {
 	setMissing(&m.ContentType, rest[contentTypeHeader])
@@ -135,7 +135,7 @@ func setMissing(field *string, value string) {
 	}
 }
 
-// text returns the value of a header, readable at least, and an error if it is no text.
+// text returns the value of a header, readable at least, and an error if it is not text.
 func text(name string, value []byte) (string, error) {
 	s := string(value)
 	if cloudevents.Storable(s) {

@@ -7,7 +7,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// exactPublisher publishes what comes from an outbox in transactions, and the rest plainly.
+// exactPublisher publishes messages from an outbox in transactions, and others without.
 type exactPublisher struct {
 	outbox *outbox
 	plain  publisher

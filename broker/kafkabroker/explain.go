@@ -15,8 +15,8 @@ import (
 
 var _ broker.Explainer = (*Broker)(nil)
 
-// Explain implements [broker.Explainer]: what the cluster tells of the Kafka topic. One that is
-// missing is unroutable; settings that may not be read are shown as not told.
+// Explain implements [broker.Explainer] from what the cluster reports about the Kafka topic.
+// One that is missing is unroutable; settings that may not be read are shown as not told.
 func (b *Broker) Explain(ctx context.Context, topic string) ([]guarantee.Fact, error) {
 	name, ok := topicOf(b.cfg.TopicPrefix, topic, "")
 	if !ok {
@@ -102,7 +102,7 @@ func (b *Broker) otherFacts(topic kadm.TopicDetail, size string) []guarantee.Fac
 	}
 }
 
-// repeats says what becomes of what is published again.
+// repeats says what happens to a message that is published again.
 func (c Config) repeats() guarantee.Fact {
 	if c.TransactionalID == "" {
 		return guarantee.Fact{

@@ -11,7 +11,7 @@ import (
 
 var errClosed = errors.New("kafkabroker: broker is closed")
 
-// refusals are the answers of the cluster that say something about one message or topic.
+// refusals are the answers of the cluster that concern one message or topic.
 var refusals = map[*kerr.Error]waybill.Reason{
 	kerr.InvalidTopicException:       waybill.ReasonUnroutable,
 	kerr.InvalidRecord:               waybill.ReasonRejected,
@@ -20,8 +20,8 @@ var refusals = map[*kerr.Error]waybill.Reason{
 }
 
 // classify gives an error of the cluster or of the client library its kind, and says what was
-// being done. What cannot be blamed on one message is unavailable: no connection, no leader, too
-// few replicas, a right that is missing.
+// being done. What no single message causes is unavailable: no connection, no leader, too few
+// replicas, a right that is missing.
 func classify(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -36,13 +36,13 @@ func classify(doing string, err error) error {
 	return waybill.UnavailableError(said)
 }
 
-// connectionLost is the result of a message whose fate is unknown because the connection ended
-// under it.
+// connectionLost is the result of a message whose outcome is unknown because the connection
+// ended.
 func connectionLost() error {
 	return waybill.UnavailableError(fmt.Errorf("kafkabroker: no confirmation: %w", waybill.ErrConnectionLost))
 }
 
-// unknownTopic is the result of a message whose topic is not there.
+// unknownTopic is the result of a message whose topic does not exist.
 func unknownTopic(name string) error {
 	return waybill.PermanentError(waybill.ReasonUnroutable, fmt.Errorf("kafkabroker: topic %q does not exist", name))
 }

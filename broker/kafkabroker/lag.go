@@ -11,9 +11,9 @@ import (
 
 var _ consumer.Lagger = (*subscriber)(nil)
 
-// Lag implements [consumer.Lagger]: what lies behind the committed offsets of the group. Kafka
-// does not know what a consumer holds: that, and what waits for a retry or was acknowledged
-// beyond it, is counted too.
+// Lag implements [consumer.Lagger]: the messages after the committed offsets of the group.
+// Kafka does not know what a consumer holds: held messages, and those that wait for a retry or
+// were acknowledged out of order, are counted too.
 func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	memberships, err := membershipsOf(s.broker.cfg.TopicPrefix, s.subscription)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	return lag, nil
 }
 
-// lag counts what waits in the topics of a membership, which may not be there.
+// lag counts the messages that wait in the topics of a membership, which may not exist.
 func (b *Broker) lag(ctx context.Context, m membership) (int64, error) {
 	known, err := b.knows(ctx, m.group)
 	if err != nil || !known {
@@ -51,7 +51,7 @@ func (b *Broker) lag(ctx context.Context, m membership) (int64, error) {
 	var n int64
 	ends.Each(func(end kadm.ListedOffset) {
 		if end.Err != nil {
-			return // the topic is not there
+			return // the topic does not exist
 		}
 		from := end.Offset // DeliverNew
 		if start, ok := starts.Lookup(end.Topic, end.Partition); ok && start.Err == nil {

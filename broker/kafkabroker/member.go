@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// leaveTimeout bounds the last commit and the farewell of a member.
+	// leaveTimeout bounds the last commit and the departure of a member.
 	leaveTimeout = 5 * time.Second
 
 	// fetchWait is how long the cluster may wait for messages before it answers a fetch. The client
-	// library has one fetch under way at each node: partitions that are taken over, or resumed,
-	// are asked for with the next one.
+	// library has one fetch in flight at each node: partitions that are taken over, or resumed, are
+	// part of the next one.
 	fetchWait = 500 * time.Millisecond
 
-	// assignTimeout bounds the question where a new partition ends.
+	// assignTimeout bounds the request for the end offset of a new partition.
 	assignTimeout = 5 * time.Second
 )
 
@@ -41,7 +41,7 @@ type member struct {
 
 	// Guarded by the run.
 	partitions map[place]*partition
-	joined     *kgo.Client // client, once the group has given partitions out, which may be before NewClient has returned
+	joined     *kgo.Client // client, once the group has assigned partitions, which may be before NewClient has returned
 }
 
 // join starts a member.
@@ -58,7 +58,7 @@ func (r *run) join(ms membership) error {
 		kgo.ConsumeResetOffset(start),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxWait(fetchWait),
-		kgo.KeepControlRecords(), // or the last one of a partition would count as lag for ever
+		kgo.KeepControlRecords(), // or the last one of a partition would count as lag forever
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.AutoCommitMarks(),
@@ -84,8 +84,8 @@ func (r *run) join(ms membership) error {
 	return nil
 }
 
-// poll receives until ctx ends. Between a poll and AllowRebalance no partition comes or goes, so
-// that a record is never filed under a partition that was given away meanwhile.
+// poll receives until ctx is done. Between a poll and AllowRebalance no partition is assigned or
+// revoked, so that a record is never filed under a partition that was revoked meanwhile.
 func (m *member) poll(ctx context.Context) {
 	for ctx.Err() == nil {
 		if full := m.run.full(); full != nil {
@@ -109,15 +109,15 @@ func (m *member) poll(ctx context.Context) {
 	}
 }
 
-// file queues what was received, and returns the partitions of which more may be committed: what
-// ends a transaction is a record of its own, and no message.
+// file queues what was received, and returns the partitions of which more may be committed: the end
+// of a transaction is a record, but not a message.
 func (m *member) file(fetches kgo.Fetches) (advanced []*partition) {
 	m.run.mu.Lock()
 	defer m.run.mu.Unlock()
 	fetches.EachRecord(func(r *kgo.Record) {
 		p := m.partitions[place{r.Topic, r.Partition}]
 		if p == nil {
-			return // not ours any more
+			return // no longer ours
 		}
 		if p.back(r) {
 			m.run.fail(wentBack(r))
@@ -138,20 +138,20 @@ func (m *member) file(fetches kgo.Fetches) (advanced []*partition) {
 	return advanced
 }
 
-// final are the errors that end a subscription: what the library repeats without them would not
-// get better by itself, or nobody would learn of it.
+// final are the errors that end a subscription: retrying would not resolve them, or nobody would
+// notice them.
 var final = []*kerr.Error{
 	kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.FencedInstanceID,
 	kerr.InvalidGroupID, kerr.InvalidSessionTimeout, kerr.InconsistentGroupProtocol,
 	kerr.UnknownTopicOrPartition, kerr.UnknownTopicID,
 }
 
-// verdict returns the error that ends the subscription, nil if waiting may mend it.
+// verdict returns the error that ends the subscription, nil if waiting may resolve it.
 func (m *member) verdict(e kgo.FetchError) error {
 	return verdict(fmt.Sprintf("receive for group %q", m.membership.group), e.Err)
 }
 
-// verdict returns err, and what was being done, if it is final.
+// verdict returns err, with what was being done, if it is final.
 func verdict(doing string, err error) error {
 	for _, f := range final {
 		if errors.Is(err, f) {
@@ -204,7 +204,7 @@ func (m *member) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	m.client.AllowRebalance()
-	_ = m.client.CommitMarkedOffsets(ctx) // what it cannot commit is delivered once more
+	_ = m.client.CommitMarkedOffsets(ctx) // what it cannot commit is redelivered
 	_ = m.client.LeaveGroupContext(ctx)   // else the session runs out
 	m.client.CloseAllowingRebalance()
 	m.run.mu.Lock()
@@ -215,7 +215,7 @@ func (m *member) leave() {
 	}
 }
 
-// commitLate commits what was acknowledged after its partition was given up. That works while no
+// commitLate commits what was acknowledged after its partition was released. That works while no
 // other consumer has the group, as after a Subscribe that has returned; what another one has
 // committed stays.
 func (m *member) commitLate(ctx context.Context, p *partition, advanced bool) error {

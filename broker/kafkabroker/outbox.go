@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// laneIdle is how long the producer of a lane that nothing is published of is kept.
+	// laneIdle is how long the producer of an idle lane is kept.
 	laneIdle = time.Minute
 
-	// deleteTimeout bounds the deletion of what is on record for too long.
+	// deleteTimeout bounds the deletion of old records.
 	deleteTimeout = 2 * time.Second
 )
 
-// outbox publishes each lane of one store's outbox with a transactional producer of its own. The
-// relay that owns a lane is the one that uses it; should another one have been wrongly taken for
-// dead, the cluster refuses what that still commits. It is safe for concurrent use.
+// outbox publishes each lane of one store's outbox with a transactional producer of its own. Only
+// the relay that owns a lane uses it; if another one was wrongly considered dead, the cluster
+// refuses its further commits. It is safe for concurrent use.
 type outbox struct {
 	cfg         Config
 	topics      *topics
@@ -29,9 +29,9 @@ type outbox struct {
 
 	ctx  context.Context // ends when the broker is closed
 	stop context.CancelCauseFunc
-	work sync.WaitGroup // parts under way, and clients that are being closed
+	work sync.WaitGroup // parts in progress, and clients that are being closed
 
-	mu     sync.Mutex // guards what follows, and of lanes what is not under way
+	mu     sync.Mutex // guards what follows, and of lanes what is not in progress
 	lanes  map[int]*lane
 	closed bool
 }
@@ -39,7 +39,7 @@ type outbox struct {
 // lane is one lane of the outbox. Its parts are published one after the other.
 type lane struct {
 	number  int
-	session *laneSession // nil if there is none; belongs to the turn under way
+	session *laneSession // nil if there is none; belongs to the current turn
 	last    *turn        // the last one in line; nil if there is none
 	used    time.Time
 }
@@ -63,7 +63,7 @@ func (t *turn) over() bool {
 	}
 }
 
-// part is what a batch has of one lane.
+// part is the messages of one lane in a batch.
 type part struct {
 	batch   *batch
 	places  []int // in the batch
@@ -81,8 +81,8 @@ func (c Config) transactionalID(lane int) string {
 	return fmt.Sprintf("%s-%d", c.TransactionalID, lane)
 }
 
-// send puts the messages of a batch in line, each in its lane. A nil record was refused and has
-// its result.
+// send queues the messages of a batch, each in its lane. A nil record was refused and has its
+// result.
 func (o *outbox) send(ctx context.Context, b *batch, records []*kgo.Record) {
 	parts := make(map[int]*part)
 	for i, r := range records {
@@ -108,7 +108,7 @@ func (o *outbox) send(ctx context.Context, b *batch, records []*kgo.Record) {
 	}
 }
 
-// enter puts a part in line. The caller holds the lock.
+// enter queues a part. The caller holds the lock.
 func (o *outbox) enter(ctx context.Context, number int, p *part) {
 	l := o.lanes[number]
 	if l == nil {
@@ -116,14 +116,14 @@ func (o *outbox) enter(ctx context.Context, number int, p *part) {
 		o.lanes[number] = l
 	}
 	before, mine := l.last, &turn{part: p, done: make(chan struct{})}
-	follows := !before.over() && before.part.pending() // else its sender knows what came of it
+	follows := !before.over() && before.part.pending() // else its sender knows the result
 	l.last, l.used = mine, time.Now()
 	o.work.Go(func() {
 		defer o.leave(l, mine)
 		if before != nil {
 			<-before.done
 		}
-		err := connectionLost() // nothing passes what failed before it
+		err := connectionLost() // nothing overtakes what failed before it
 		if !follows || !before.failed {
 			err = o.publish(ctx, l, p)
 		}
@@ -132,7 +132,7 @@ func (o *outbox) enter(ctx context.Context, number int, p *part) {
 	})
 }
 
-// leave lets the next part go on, and keeps nothing of this one.
+// leave lets the next part proceed, and keeps nothing of this one.
 func (o *outbox) leave(l *lane, t *turn) {
 	close(t.done)
 	o.mu.Lock()
@@ -142,8 +142,8 @@ func (o *outbox) leave(l *lane, t *turn) {
 	}
 }
 
-// rest closes the producers of lanes that were not used for long: another relay may have them. The
-// caller holds the lock.
+// rest closes the producers of lanes that have been idle for long: another relay may have them.
+// The caller holds the lock.
 func (o *outbox) rest() {
 	for n, l := range o.lanes {
 		if l.last.over() && time.Since(l.used) > laneIdle {
@@ -162,7 +162,7 @@ func (o *outbox) drop(l *lane) {
 	}
 }
 
-// publish commits a part. A message that is refused leaves the others to another transaction.
+// publish commits a part. If a message is refused, the others go into another transaction.
 func (o *outbox) publish(ctx context.Context, l *lane, p *part) error {
 	for p.pending() {
 		refused, err := o.commit(ctx, l, p)
@@ -178,7 +178,7 @@ func (o *outbox) publish(ctx context.Context, l *lane, p *part) error {
 	return nil
 }
 
-// commit publishes what is pending of a part and not on record, in one transaction. It reports
+// commit publishes what is pending of a part and not recorded, in one transaction. It reports
 // whether messages were refused, which then have their results.
 func (o *outbox) commit(ctx context.Context, l *lane, p *part) (refused bool, err error) {
 	if err := o.open(ctx, l); err != nil {
@@ -195,7 +195,8 @@ func (o *outbox) commit(ctx context.Context, l *lane, p *part) (refused bool, er
 	return false, nil
 }
 
-// refuse gives messages that will never be taken their results, and reports whether there are any.
+// refuse gives messages that will never be accepted their results, and reports whether there are
+// any.
 func (o *outbox) refuse(b *batch, places []int, records []*kgo.Record, errs []error) (refused bool) {
 	if len(errs) == 0 {
 		return false
@@ -230,7 +231,7 @@ func (o *outbox) open(ctx context.Context, l *lane) error {
 	return s.begin(ctx)
 }
 
-// forget deletes what is on record of a lane for longer than is needed.
+// forget deletes the records of a lane that are no longer needed.
 func (o *outbox) forget(l *lane) {
 	if before, ok := l.session.progress.cut(); ok {
 		ctx, cancel := context.WithTimeout(o.ctx, deleteTimeout)
@@ -260,7 +261,7 @@ func (p *part) pending() bool {
 	return false
 }
 
-// unpublished returns what has no result and is not on record. The records are copies: the library
+// unpublished returns what has no result and is not recorded. The records are copies: the library
 // may still have those of an earlier session.
 func (p *part) unpublished(known *progress) (places []int, records []*kgo.Record, ids []rowID) {
 	for n, i := range p.places {
@@ -274,7 +275,7 @@ func (p *part) unpublished(known *progress) (places []int, records []*kgo.Record
 	return places, records, ids
 }
 
-// resolve gives all of the part that have no result the same one.
+// resolve gives all messages of the part without a result the same one.
 func (p *part) resolve(err error) {
 	for _, i := range p.places {
 		p.batch.Resolve(i, err)

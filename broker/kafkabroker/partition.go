@@ -12,19 +12,19 @@ type place struct {
 	partition int32
 }
 
-// partition follows what became of the records of one partition while it is assigned. Offsets
-// are committed up to the first record that is not acknowledged and no further: a message that
-// waits for its retry is not skipped because later ones went well. It is guarded by its run.
+// partition tracks the records of one partition while it is assigned. Offsets are committed up
+// to the first record that is not acknowledged and no further: a message that waits for its
+// retry is not skipped because later ones succeeded. It is guarded by its run.
 type partition struct {
 	place
 	member *member
 
-	// oldBelow is where the partition ended when it was assigned: the group may have been
-	// given what is before it.
+	// oldBelow is where the partition ended when it was assigned: the group may have received
+	// what is before it.
 	oldBelow int64
 
-	// taken is how far the partition is processed, nil if Kafka alone knows. Its records are
-	// then handed out one by one.
+	// taken is how far the partition is processed, nil if only Kafka knows. If it is set,
+	// records are handed out one by one.
 	taken   *inbox.Progress
 	begun   bool  // the first of them has arrived
 	reached int64 // behind the last one
@@ -32,18 +32,18 @@ type partition struct {
 	records []*delivery // in order of arrival, from the first that is not acknowledged on
 	next    kgo.EpochOffset
 	paused  bool
-	leaving bool // nothing more of it is handed out
-	gone    bool // it was taken away, or its run has ended
+	leaving bool // no more of it is handed out
+	gone    bool // it was revoked, or its run has ended
 }
 
-// begin goes on with what is stored of the partition.
+// begin continues from the stored progress of the partition.
 func (p *partition) begin(taken inbox.Progress) { p.taken, p.reached = &taken, taken.Next }
 
-// back reports whether a record stands where others stood that are done with: the topic has lost
-// those, or was made again.
+// back reports whether a record has the offset of one that is done: the topic has lost that one,
+// or was recreated.
 func (p *partition) back(r *kgo.Record) bool { return p.taken != nil && r.Offset < p.reached }
 
-// add follows one more record, and reports whether it may be handed out now.
+// add tracks one more record, and reports whether it may be handed out now.
 func (p *partition) add(d *delivery) bool {
 	d.first, p.begun = !p.begun, true
 	p.reached = d.record.Offset + 1
@@ -51,15 +51,15 @@ func (p *partition) add(d *delivery) bool {
 	return p.taken == nil || len(p.records) == 1
 }
 
-// skip follows a record that is no message.
+// skip tracks a record that is not a message.
 func (p *partition) skip(d *delivery) {
 	d.state = acknowledged
 	p.reached = d.record.Offset + 1
 	p.records = append(p.records, d)
 }
 
-// following returns the record that may be handed out now that p has advanced, nil if there is
-// none to wait for that.
+// following returns the record that may be handed out now that p has advanced, nil if none waits
+// for that.
 func (p *partition) following() *delivery {
 	if p.taken == nil || p.leaving || len(p.records) == 0 {
 		return nil
@@ -67,8 +67,8 @@ func (p *partition) following() *delivery {
 	return p.records[0]
 }
 
-// old reports whether a record may have been delivered before. Of a partition that is taken only
-// the first one may have been, and those that an inbox alone knows about.
+// old reports whether a record may have been delivered before. In a partition with stored
+// progress only the first one may have been, and those that only an inbox knows about.
 func (p *partition) old(d *delivery) bool {
 	if p.taken != nil {
 		return d.first || d.record.Offset < p.taken.RecordedBelow
@@ -101,7 +101,7 @@ func (p *partition) handedOut() int {
 	return n
 }
 
-// retire ends the handing out: retries are off.
+// retire ends handing out: pending retries are cancelled.
 func (p *partition) retire() {
 	p.leaving = true
 	for _, d := range p.records {

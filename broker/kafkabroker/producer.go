@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// maxBuffered is how many records may be on their way. A relay stays far below.
+	// maxBuffered is how many records may be in flight. A relay stays far below.
 	maxBuffered = 1 << 20
 
-	// maxStrikes is how many connections in a row may end under what is published before it is
-	// given up. Up to then the client library repeats it, and the cluster drops what it has.
+	// maxStrikes is how many connections in a row may end during a publish before the session is
+	// dropped. Until then the client library repeats the publish, and the cluster drops duplicates.
 	maxStrikes = 3
 
-	// metadataMinAge is how soon after a lost connection the library looks again where to publish.
+	// metadataMinAge is how soon after a lost connection the library looks up again where to publish.
 	// Its own 2.5 s leave no time for a second try before a relay stops waiting.
 	metadataMinAge = 250 * time.Millisecond
 
@@ -41,20 +41,20 @@ type producer struct {
 	closing sync.WaitGroup // sessions that are being closed
 }
 
-// session is one idempotent producer. Within it the library repeats what the cluster did not
-// answer, in order and without repetitions. Once a result is unknown for good the session is
-// lost: all that it holds fails together, so that nothing passes what failed before it, and the
-// next session begins only when the senders of what was lost have learned of that.
+// session is one idempotent producer. Within it the library repeats what the cluster did not answer,
+// in order and without repetitions. Once a result is unknown for good the session is lost: all that it
+// holds fails together, so that nothing overtakes what failed before it, and the next session begins
+// only when the senders of what was lost have their results.
 type session struct {
 	client  *kgo.Client
 	open    map[*batch]struct{}
 	lost    bool
-	strikes int // connections that ended under a publish, since the last answer
-	refused int // connections that could not be made, since the last that was, and since the last answer
+	strikes int // connections that ended during a publish, since the last answer
+	refused int // failed attempts to connect, since the last connection and the last answer
 }
 
-// begin opens a batch, which end must close. The session is nil, and the batch has its results,
-// if nothing may be written now.
+// begin opens a batch, which end must close. The session is nil, and the batch has its results, if
+// nothing can be written now.
 func (p *producer) begin(msgs []contract.Outgoing) (*session, *batch) {
 	b := newBatch(msgs)
 	p.mu.Lock()
@@ -107,8 +107,8 @@ func (p *producer) end(s *session, b *batch) {
 	delete(s.open, b)
 }
 
-// lose gives a session up: what is unknown in its batches gets the result err. It does nothing
-// if the session is lost.
+// lose drops a session: messages of its batches with unknown outcome get the result err. It does
+// nothing if the session is lost already.
 func (p *producer) lose(s *session, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,8 +126,8 @@ func (p *producer) loseLocked(s *session, err error) {
 	p.closing.Go(s.client.Close)
 }
 
-// late is the result of what was not confirmed in time: nobody is to blame for a server that does not
-// answer, but a connection that ended meanwhile may have done so because of a message.
+// late is the result of what was not confirmed in time: no message causes a server not to answer, but
+// a connection that ended meanwhile may have done so because of a message.
 func (p *producer) late(s *session, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *producer) answered(s *session, b *batch, i int, r *kgo.Record, err erro
 		return
 	}
 	if outdated(err) {
-		p.topics.forget(r.Topic) // it is not what it was: the next attempt finds out
+		p.topics.forget(r.Topic) // it has changed: the next attempt finds out
 	}
 	b.Resolve(i, result)
 	p.lose(s, connectionLost())
@@ -184,9 +184,9 @@ func (p *producer) close() {
 	p.closing.Wait()
 }
 
-// watch counts the connections that end under a publish, because a message that ends each connection
-// that it is sent on must not be repeated for ever, and those that can't be made: the library would go
-// on trying until the deadline of those who wait.
+// watch counts the connections that end during a publish, because a message that ends each connection
+// that it is sent on must not be repeated forever, and those that cannot be made: the library would
+// retry until the deadline of the callers.
 type watch struct {
 	producer *producer
 	session  *session

@@ -19,15 +19,15 @@ const (
 	// progressPartitions is how many lanes a store has; each has the partition of its number.
 	progressPartitions = 64
 
-	// progressWindow is how many messages of a lane stay on record. It is no less than what a
-	// relay holds, so than what can be committed and not settled when it dies.
+	// progressWindow is how many messages of a lane stay recorded. It is at least what a relay
+	// holds, and so what can be committed and not settled when it dies.
 	progressWindow = 10_000
 
-	// progressStep is how many messages more there may be before the oldest are dropped.
+	// progressStep is how many more messages there may be before the oldest are dropped.
 	progressStep = 1000
 )
 
-// rowID stands for one life of a row on its way to one destination, in 16 bytes.
+// rowID identifies one life of a row (from enqueue or requeue on) at one destination, in 16 bytes.
 type rowID [16]byte
 
 // idOf returns the same for all attempts of one life. The position tells apart messages that were
@@ -43,8 +43,8 @@ func idOf(m contract.Outgoing) rowID {
 	return rowID(h.Sum(nil))
 }
 
-// progressRecord says that ids were published by the transaction that it is part of. Without ids
-// it only marks a place.
+// progressRecord says that ids were published by the transaction that it is part of. Without ids it
+// only marks a position.
 func progressRecord(topic string, lane int, ids []rowID) *kgo.Record {
 	value := make([]byte, 0, len(ids)*len(rowID{}))
 	for _, id := range ids {
@@ -61,7 +61,7 @@ func idsOf(r *kgo.Record) []rowID {
 	return ids
 }
 
-// progress is what is on record of one lane.
+// progress is what is recorded of one lane.
 type progress struct {
 	known   map[rowID]struct{}
 	entries []progressEntry // by offset
@@ -88,8 +88,8 @@ func (p *progress) add(offset int64, ids []rowID) {
 	}
 }
 
-// cut drops the oldest entries once there are many beyond the window, and returns the offset
-// before which nothing is needed any more.
+// cut drops the oldest entries once there are many beyond the window, and returns the offset before
+// which nothing is needed any longer.
 func (p *progress) cut() (before int64, ok bool) {
 	if p.count < progressWindow+progressStep {
 		return 0, false
@@ -120,9 +120,10 @@ func (c Config) partitionsOf(topic string) int {
 	return c.Partitions
 }
 
-// settingsOf returns what a topic is created with. That of the records keeps them all: what is not
-// needed any more is deleted by offset, in small segments because only whole ones free their space.
-// That of replies keeps them for longer than anybody waits who has lost the connection.
+// settingsOf returns what a topic is created with. The topic of the records keeps them all: those
+// no longer needed are deleted by offset, in small segments because only whole ones free their
+// space. The topic of replies keeps them for longer than a client that has lost its connection
+// waits.
 func (c Config) settingsOf(topic string) map[string]*string {
 	text := func(s string) *string { return &s }
 	switch topic {
@@ -143,7 +144,7 @@ func (c Config) settingsOf(topic string) map[string]*string {
 	return nil
 }
 
-// lookProgress makes sure that a lane can be put on record.
+// lookProgress makes sure that a lane can be recorded.
 func (t *topics) lookProgress(ctx context.Context, lane int) error {
 	name := t.cfg.progressTopic()
 	details, err := t.describe(ctx, []string{name})
@@ -165,8 +166,8 @@ func (t *topics) lookProgress(ctx context.Context, lane int) error {
 	return nil
 }
 
-// laneOrKey is how the client of a lane finds a record's partition: the lane's for what is put on
-// record, that of the configured partitioner for messages.
+// laneOrKey is how the client of a lane finds a record's partition: the lane's for its progress
+// records, that of the configured partitioner for messages.
 type laneOrKey struct {
 	kgo.Partitioner
 	progress string
@@ -180,8 +181,8 @@ func (p laneOrKey) ForTopic(topic string) kgo.TopicPartitioner {
 	return p.Partitioner.ForTopic(topic)
 }
 
-// deleteBefore drops what is on record of a lane before an offset. If that fails it is done with
-// the next one: until then there is more to read.
+// deleteBefore drops the records of a lane before an offset. If that fails the next call does it:
+// until then there is more to read.
 func deleteBefore(ctx context.Context, client *kgo.Client, topic string, lane int, offset int64) {
 	var offsets kadm.Offsets
 	offsets.AddOffset(topic, int32(lane), offset, -1)

@@ -82,8 +82,8 @@ func checkSize(r *kgo.Record, limit int) error {
 	return nil
 }
 
-// wait returns the results when all are known or ctx is done. What is unconfirmed then ends its
-// session: the library must not write it after its sender has been told that it failed.
+// wait returns the results when all are known or ctx is done. Unconfirmed messages then end
+// their session: the library must not write them after their sender was told that they failed.
 func (p publisher) wait(ctx context.Context, s *session, b *batch) []error {
 	defer p.producer.end(s, b)
 	select {

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// assigned takes partitions over. It asks where they end, because what is in them already may
+// assigned takes partitions over. It asks for their end offsets, because what is before them may
 // have been delivered to another consumer of the group.
 func (m *member) assigned(ctx context.Context, client *kgo.Client, added map[string][]int32) {
 	ends := m.ends(ctx, added)
@@ -28,7 +28,7 @@ func (m *member) assigned(ctx context.Context, client *kgo.Client, added map[str
 	}
 }
 
-// ends returns where partitions end, as far as the cluster tells.
+// ends returns where partitions end, as far as the cluster reports it.
 func (m *member) ends(ctx context.Context, of map[string][]int32) map[place]int64 {
 	ctx, cancel := context.WithTimeout(ctx, assignTimeout)
 	defer cancel()
@@ -40,7 +40,7 @@ func (m *member) ends(ctx context.Context, of map[string][]int32) map[place]int6
 	if len(topics) == 0 {
 		return ends
 	}
-	listed, _ := m.run.broker.admin.ListEndOffsets(kadm.WithAuthorizedOps(ctx), topics...) // what it does not tell is missing
+	listed, _ := m.run.broker.admin.ListEndOffsets(kadm.WithAuthorizedOps(ctx), topics...) // what it does not report is missing
 	for topic, numbers := range of {
 		for _, n := range numbers {
 			if end, ok := listed.Lookup(topic, n); ok && end.Err == nil {
@@ -51,7 +51,7 @@ func (m *member) ends(ctx context.Context, of map[string][]int32) map[place]int6
 	return ends
 }
 
-// revoked gives partitions back: nothing more of them is handed out, what is being worked on has
+// revoked releases partitions: no more of them is handed out, deliveries being handled have
 // DrainTimeout to be settled, and what is acknowledged then is committed.
 func (m *member) revoked(ctx context.Context, client *kgo.Client, taken map[string][]int32) {
 	list := m.give(taken, false)
@@ -63,16 +63,17 @@ func (m *member) revoked(ctx context.Context, client *kgo.Client, taken map[stri
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	_ = client.CommitMarkedOffsets(ctx) // what it cannot commit is delivered once more
+	_ = client.CommitMarkedOffsets(ctx) // what it cannot commit is redelivered
 	m.give(taken, true)
 }
 
-// lost drops partitions that others may have by now.
+// lost drops partitions that other members may have by now.
 func (m *member) lost(_ context.Context, _ *kgo.Client, taken map[string][]int32) {
 	m.give(taken, true)
 }
 
-// give takes what is not handed out of partitions, and for good the partitions themselves.
+// give removes what is not handed out of partitions, and the partitions themselves if forGood is
+// set.
 func (m *member) give(taken map[string][]int32, forGood bool) []*partition {
 	m.run.mu.Lock()
 	defer m.run.mu.Unlock()

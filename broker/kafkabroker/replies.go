@@ -22,17 +22,17 @@ var _ request.ReplyOpener = (*Broker)(nil)
 // adoptInterval is how often a reply destination looks for partitions that were added to its topic.
 const adoptInterval = 5 * time.Second
 
-// beginRepeats is how often a topic is looked for again that is said to be there: for about 3 seconds.
+// beginRepeats is how often to look again for a topic that is reported to exist: for about 3 seconds.
 const beginRepeats = 5
 
 // replyAge is how long the cluster keeps replies, in milliseconds: longer than [request.Expiry].
 const replyAge = "600000"
 
 // OpenReplies implements [request.ReplyOpener]. All destinations share the topic
-// TopicPrefix+"_replies", where the record's key is the address: a topic for each client would be
-// one for the whole cluster to keep. Each client reads all partitions, without a group and from
-// where they end now, and drops what is addressed to others. The topic must exist, unless
-// [Config.CreateTopics] is set; without it the error is permanent.
+// TopicPrefix+"_replies", where the record's key is the address: a topic for each client would burden
+// the whole cluster. Each client reads all partitions, without a group and from their current ends,
+// and drops what is addressed to others. The topic must exist, unless [Config.CreateTopics] is set;
+// without it the error is permanent.
 func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Subscriber, err error) {
 	if b.closed() {
 		return "", nil, waybill.UnavailableError(errClosed)
@@ -55,7 +55,7 @@ type replies struct {
 	next    map[int32]kgo.Offset // of each partition, what is to be read next
 }
 
-// look makes sure that the topic is there.
+// look makes sure that the topic exists.
 func (r *replies) look(ctx context.Context) error {
 	wrong, err := r.broker.topics.look(ctx, []string{r.topic})
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *replies) look(ctx context.Context) error {
 	return missingTopic([]string{r.topic}, wrong)
 }
 
-// begin notes where the topic ends. If it was made just now, not each broker knows it yet.
+// begin records where the topic ends. If it was just created, not every broker knows it yet.
 func (r *replies) begin(ctx context.Context) error {
 	for n := 0; ; n++ {
 		_, err := r.adopt(ctx, r.broker.admin.ListEndOffsets)
@@ -94,8 +94,8 @@ func (r *replies) adopt(ctx context.Context, list func(context.Context, ...strin
 	return added, nil
 }
 
-// Subscribe implements [contract.Subscriber]. What is not settled when it returns is not delivered
-// again.
+// Subscribe implements [contract.Subscriber]. Unsettled deliveries are not redelivered after it
+// returns.
 func (r *replies) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	switch {
 	case prefetch < 1:
@@ -120,8 +120,7 @@ func (r *replies) Subscribe(ctx context.Context, prefetch int, deliver func(cont
 	return in.queue.Serve(ctx, r.broker.done, waybill.UnavailableError(errClosed), func(d *reply) { deliver(d) })
 }
 
-// receive reads until ctx ends. A topic that somebody has removed is read anew from its start, once
-// it is there again.
+// receive reads until ctx ends. A topic that was removed is read from its start, once it exists again.
 func (r *replies) receive(ctx context.Context, in *inflow) {
 	for n := 1; ctx.Err() == nil; n++ {
 		err := r.read(ctx, in)
@@ -138,7 +137,7 @@ func (r *replies) receive(ctx context.Context, in *inflow) {
 	}
 }
 
-// renew makes the topic anew, or finds it made anew.
+// renew recreates the topic, or finds it recreated.
 func (r *replies) renew(ctx context.Context) error {
 	r.broker.topics.forget(r.topic)
 	if err := r.look(ctx); err != nil {
@@ -194,7 +193,7 @@ func (r *replies) poll(ctx context.Context, client *kgo.Client, in *inflow) erro
 	return nil
 }
 
-// lostTopic reports whether err says that a topic is gone, or was made anew.
+// lostTopic reports whether err says that a topic is gone, or was recreated.
 func lostTopic(err error) bool {
 	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
 }

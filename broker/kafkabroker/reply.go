@@ -13,8 +13,8 @@ import (
 
 var _ contract.Delivery = (*reply)(nil)
 
-// reply is one delivery of a record that is addressed to a client. Nothing is committed of it: the
-// client's death is that of its address.
+// reply is one delivery of a record that is addressed to a client. Nothing is committed for it:
+// its address dies with the client.
 type reply struct {
 	replies *replies
 	in      *inflow

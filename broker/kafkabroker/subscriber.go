@@ -23,7 +23,7 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 	return s.subscribe(ctx, prefetch, nil, func(d *delivery) { deliver(d) })
 }
 
-// subscribe receives, from where take says if it is set.
+// subscribe receives, starting where take says if it is set.
 func (s *subscriber) subscribe(ctx context.Context, prefetch int, take takeFunc, deliver func(*delivery)) error {
 	memberships, err := membershipsOf(s.broker.cfg.TopicPrefix, s.subscription)
 	switch {
@@ -54,7 +54,7 @@ func (s *subscriber) subscribe(ctx context.Context, prefetch int, take takeFunc,
 	return r.serve(ctx, deliver)
 }
 
-// prepare makes sure that the topics are there.
+// prepare makes sure that the topics exist.
 func (s *subscriber) prepare(ctx context.Context, memberships []membership) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func (s *subscriber) prepare(ctx context.Context, memberships []membership) erro
 	return missingTopic(names, wrong)
 }
 
-// missingTopic returns the first of what is wrong, in the order of names.
+// missingTopic returns the first error of wrong, in the order of names.
 func missingTopic(names []string, wrong map[string]error) error {
 	for _, name := range names {
 		if err := wrong[name]; err != nil {
@@ -82,12 +82,12 @@ func missingTopic(names []string, wrong map[string]error) error {
 // run is one Subscribe at work.
 type run struct {
 	broker  *Broker
-	takes   takeFunc // nil if offsets are Kafka's alone
+	takes   takeFunc // nil if only Kafka stores offsets
 	members []*member
 	slots   chan struct{} // one value for each delivery that is handed out
 	more    chan struct{} // has a value if queue may have grown
-	room    chan struct{} // closed and replaced when queue has become short
-	failed  chan error    // what waiting will not mend
+	room    chan struct{} // closed and replaced when queue has room again
+	failed  chan error    // an error that waiting will not resolve
 	settled chan struct{} // closed and replaced at each settlement
 
 	mu       sync.Mutex
@@ -128,7 +128,7 @@ func (r *run) serve(ctx context.Context, deliver func(*delivery)) error {
 			if d := r.pop(); d != nil {
 				deliver(d)
 			} else {
-				<-r.slots // its partition was taken away
+				<-r.slots // its partition was revoked
 			}
 		}
 	}
@@ -199,13 +199,13 @@ func (r *run) full() <-chan struct{} {
 	return r.room
 }
 
-// drop hands out nothing more of a partition. The caller holds the lock.
+// drop hands out no more of a partition. The caller holds the lock.
 func (r *run) drop(p *partition) {
 	p.retire()
 	r.queue = slices.DeleteFunc(r.queue, func(d *delivery) bool { return d.partition == p })
 }
 
-// fail ends the run with what waiting will not mend.
+// fail ends the run with an error that waiting will not resolve.
 func (r *run) fail(err error) {
 	select {
 	case r.failed <- err:

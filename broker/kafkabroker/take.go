@@ -18,11 +18,11 @@ var (
 	_ contract.PlacedDelivery   = (*delivery)(nil)
 )
 
-// takeFunc takes a partition over where its progress is kept, and returns where to begin.
+// takeFunc takes over a partition in the store of its progress, and returns where to begin.
 type takeFunc = func(ctx context.Context, c contract.PartitionClaim) (inbox.Progress, error)
 
 // SubscribeAt implements [contract.OffsetSubscriber]. Offsets are committed to the group as well,
-// for those who look at its lag.
+// so that its lag can be observed.
 func (s *subscriber) SubscribeAt(ctx context.Context, prefetch int, take takeFunc, deliver func(contract.PlacedDelivery)) error {
 	return s.subscribe(ctx, prefetch, take, func(d *delivery) { deliver(d) })
 }
@@ -43,14 +43,14 @@ func (d *delivery) Place() contract.Place {
 	return place
 }
 
-// named is a place as others know it.
+// named returns a place under its public name.
 func (m *member) named(at place) inbox.Partition {
 	return inbox.Partition{Group: m.membership.group, Topic: at.topic, Number: at.partition}
 }
 
-// take takes over the partitions that the group has given to this member, of which committed are
-// the group's offsets, and returns where to begin. The client library calls it after assigned,
-// and ends ctx when the group gives its partitions out anew.
+// take takes over the partitions that the group has assigned to this member, with the group's
+// offsets in committed, and returns where to begin. The client library calls it after assigned,
+// and cancels ctx when the group rebalances.
 func (m *member) take(ctx context.Context, committed map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	ends, err := m.knownEnds(ctx, committed)
 	if err != nil {
@@ -91,7 +91,7 @@ func (m *member) claim(at place, committed kgo.Offset, end int64) contract.Parti
 	return c
 }
 
-// takeOne repeats what waiting may mend until ctx ends.
+// takeOne repeats what waiting may resolve until ctx is done.
 func (m *member) takeOne(ctx context.Context, at place, c contract.PartitionClaim) (inbox.Progress, error) {
 	for n := 1; ; n++ {
 		progress, err := m.run.takes(ctx, c)
@@ -115,7 +115,7 @@ func (m *member) takeOne(ctx context.Context, at place, c contract.PartitionClai
 	}
 }
 
-// knownEnds returns where partitions end, once the cluster has told.
+// knownEnds returns where partitions end, once the cluster has answered.
 func (m *member) knownEnds(ctx context.Context, of map[string]map[int32]kgo.Offset) (map[place]int64, error) {
 	numbers := make(map[string][]int32)
 	wanted := 0
@@ -135,7 +135,7 @@ func (m *member) knownEnds(ctx context.Context, of map[string]map[int32]kgo.Offs
 	}
 }
 
-// wait waits before the attempt after the n-th. The error says that there is none.
+// wait waits before the attempt after the n-th. The error says that there is no further attempt.
 func (m *member) wait(ctx context.Context, n int) error {
 	if !m.run.broker.pause(ctx, n) {
 		return waybill.UnavailableError(errClosed)

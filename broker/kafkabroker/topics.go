@@ -17,17 +17,17 @@ const (
 	// configuration we may not read.
 	defaultMaxBytes = 1048588
 
-	// minMaxBytes and maxMaxBytes are what the client library takes for a limit.
+	// minMaxBytes and maxMaxBytes bound the limit that the client library accepts.
 	minMaxBytes = 512
 	maxMaxBytes = 64 << 20
 
 	maxBytesKey = "max.message.bytes"
 
-	// topicAge is how long what was read about a topic is believed.
+	// topicAge is how long what was read about a topic is cached.
 	topicAge = time.Minute
 )
 
-// topics remembers which topics exist and how much each takes. It is safe for concurrent use.
+// topics remembers which topics exist and the size limit of each. It is safe for concurrent use.
 type topics struct {
 	cfg   Config
 	admin *kadm.Client
@@ -62,8 +62,8 @@ func (t *topics) forget(name string) {
 	delete(t.known, name)
 }
 
-// look makes sure that all of names are known, and creates what is missing if it is to. It
-// returns what is wrong with single topics, and an error if the cluster does not answer.
+// look makes sure that all of names are known, and creates missing ones if configured to. It
+// returns the errors of single topics, and an error if the cluster does not answer.
 func (t *topics) look(ctx context.Context, names []string) (map[string]error, error) {
 	names = t.unknown(names)
 	if len(names) == 0 {
@@ -92,8 +92,8 @@ func (t *topics) look(ctx context.Context, names []string) (map[string]error, er
 	return wrong, nil
 }
 
-// describe asks the cluster about topics, past what the client library remembers of them. One that
-// we have no rights to has its error in its detail.
+// describe asks the cluster about topics, bypassing the client library's cache. One that we have
+// no rights to has its error in its detail.
 func (t *topics) describe(ctx context.Context, names []string) (kadm.TopicDetails, error) {
 	fresh := kadm.WithAuthorizedOps(ctx)
 	details, err := t.admin.ListTopicsWithInternal(fresh, names...)
@@ -135,7 +135,7 @@ func (t *topics) unknown(names []string) []string {
 	return list
 }
 
-// missing creates a topic, or says that it is not there.
+// missing creates a topic, or reports that it does not exist.
 func (t *topics) missing(ctx context.Context, name string) error {
 	if !t.cfg.CreateTopics {
 		return unknownTopic(name)
@@ -159,7 +159,8 @@ func (t *topics) create(ctx context.Context, name string) error {
 	return classify(fmt.Sprintf("create topic %q", name), err)
 }
 
-// readLimits asks for the limits of topics. Where the cluster does not tell, the default stands.
+// readLimits asks for the limits of topics. Where the cluster does not report them, the default
+// applies.
 func (t *topics) readLimits(ctx context.Context, names []string) map[string]int {
 	limits := make(map[string]int)
 	if len(names) == 0 {
@@ -189,7 +190,7 @@ func (t *topics) learn(names []string, limits map[string]int) {
 	}
 }
 
-// setting returns the value of one setting of a topic, "" if the cluster does not tell.
+// setting returns the value of one setting of a topic, "" if the cluster does not report it.
 func setting(topic kadm.ResourceConfig, key string) string {
 	for _, c := range topic.Configs {
 		if c.Key == key {

@@ -20,11 +20,11 @@ const (
 	cleanupPolicyKey = "cleanup.policy"
 )
 
-// Plan implements [broker.Topology]: each topic and each destination needs a Kafka topic, made
-// with [Config.Partitions] and [Config.ReplicationFactor], and [Config.TransactionalID] one of its
-// own. Groups need nothing. One that exists and has other numbers, where the configuration gives
-// them, or is compacted, is a conflict: partitions are never added, because keys would change theirs
-// and lose their order.
+// Plan implements [broker.Topology]: each topic and each destination needs a Kafka topic, created
+// with [Config.Partitions] and [Config.ReplicationFactor], and [Config.TransactionalID] one more.
+// Groups need nothing. A topic that exists and has other numbers, where the configuration sets them,
+// or is compacted, is a conflict: partitions are never added, because keys would change theirs and
+// lose their order.
 func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
 	names, err := b.wantedTopics(w)
 	if err != nil || len(names) == 0 {
@@ -149,7 +149,7 @@ func replicas(topic kadm.TopicDetail) int {
 	return least
 }
 
-// settings returns one setting of each topic that exists, "" where the cluster does not tell.
+// settings returns one setting of each topic that exists, "" where the cluster does not report it.
 func (b *Broker) settings(ctx context.Context, names []string, key string) (map[string]string, error) {
 	configs, err := b.admin.DescribeTopicConfigs(ctx, names...)
 	if err != nil && !isAuth(err) {

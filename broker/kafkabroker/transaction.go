@@ -13,12 +13,12 @@ import (
 )
 
 // transactionTimeout is after how long the cluster aborts a transaction whose producer has died, if
-// no other one takes its place. Until then consumers do not read past its records.
+// no other one replaces it. Until then consumers do not read past its records.
 const transactionTimeout = 15 * time.Second
 
 // laneSession is the one producer that the cluster lets commit for a lane: when it begins, an earlier
 // one is fenced, an open transaction of that is aborted, and what was committed is read. After any
-// error it is given up and another one begins. One caller at a time.
+// error it is dropped and another one begins. It is not safe for concurrent use.
 type laneSession struct {
 	client   *kgo.Client
 	progress *progress
@@ -27,7 +27,7 @@ type laneSession struct {
 
 	ctx     context.Context // ends when the session is lost
 	lose    context.CancelCauseFunc
-	strikes atomic.Int32 // connections that ended under a publish, since the last commit
+	strikes atomic.Int32 // connections that ended during a publish, since the last commit
 }
 
 func (o *outbox) newSession(lane int) (*laneSession, error) {
@@ -72,7 +72,7 @@ func (s *laneSession) begin(ctx context.Context) error {
 	return nil
 }
 
-// publish commits records together with ids, which are then on record.
+// publish commits records together with ids, which are then recorded.
 func (s *laneSession) publish(ctx context.Context, records []*kgo.Record, ids []rowID) (errs []error, err error) {
 	ctx, end := s.within(ctx)
 	defer end()
@@ -148,14 +148,14 @@ func failed(ctx context.Context, doing string, err error) error {
 }
 
 // OnBrokerE2E implements [kgo.HookBrokerE2E]: as with [watch], a message that ends each connection
-// that it is sent on is not repeated for ever.
+// that it is sent on is not repeated forever.
 func (s *laneSession) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
 	if key == produceKey && e.Err() != nil && s.strikes.Add(1) >= maxStrikes {
 		s.lose(connectionLost())
 	}
 }
 
-// outdated reports whether an error says that a topic is not what it was when it was looked at.
+// outdated reports whether an error says that a topic has changed since it was looked up.
 func outdated(err error) bool {
 	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.MessageTooLarge)
 }

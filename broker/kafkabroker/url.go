@@ -25,8 +25,8 @@ type address struct {
 	mechanism sasl.Mechanism // nil without a user
 }
 
-// parseURL reads the URL of a cluster. It is no url.Parse, which knows one host only. The error
-// quotes nothing of the URL: it may hold a password.
+// parseURL reads the URL of a cluster. It does not use url.Parse, which supports only one host.
+// The error quotes nothing of the URL, which may hold a password.
 func parseURL(s string) (address, error) {
 	var a address
 	scheme, rest, ok := strings.Cut(s, "://")
@@ -74,7 +74,7 @@ func hostPort(s string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// mechanismOf returns how user, "name:password" or "", is made known to the brokers.
+// mechanismOf returns how user, "name:password" or "", is authenticated to the brokers.
 func mechanismOf(user, query string) (sasl.Mechanism, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -113,7 +113,7 @@ func (c Config) hosts() string {
 	return strings.Join(a.seeds, ",")
 }
 
-// options are what every client of the cluster is made with.
+// options are those of every client of the cluster.
 func (c Config) options(extra ...kgo.Opt) []kgo.Opt {
 	a, _ := parseURL(c.URL) // checked by withDefaults
 	list := []kgo.Opt{kgo.SeedBrokers(a.seeds...), kgo.ClientID("waybill")}

@@ -1,13 +1,13 @@
-// Package membroker is a broker in memory, for tests of handlers and wiring.
+// Package membroker is an in-memory broker, for tests of handlers and wiring.
 //
-// It keeps the promises of the contracts and passes their suite, so that what is tested with
-// it runs on any broker. It proves nothing about a real one: nothing here survives the
-// process, is slow, or is cut off. All its waiting is done with timers, so it works under
+// It fulfils the contracts and passes their suite, so that what is tested with it runs on
+// any broker. It proves nothing about a real one: nothing here survives the process, is
+// slow, or is disconnected. All its waiting is done with timers, so it works under
 // testing/synctest.
 //
 // A topic reaches every group whose subscription names it from [Broker.Subscriber] on; a
-// destination (Message.To) has one queue, which all subscriptions that name it share. What
-// nobody has subscribed to is refused as unroutable.
+// destination (Message.To) has one queue, which all subscriptions that name it share. A
+// message for an address that nobody has subscribed to is refused as unroutable.
 package membroker
 
 import (
@@ -27,7 +27,7 @@ var (
 	errSettled = errors.New("membroker: delivery was settled before")
 )
 
-// Broker is one connection to a broker in memory. It is safe for concurrent use.
+// Broker is one connection to an in-memory broker. It is safe for concurrent use.
 type Broker struct {
 	server *server
 	closed atomic.Bool
@@ -69,8 +69,8 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connection. Running Subscribes return, and what was delivered over it and
-// not settled is redelivered at once. The broker keeps its queues. Close returns nil.
+// Close ends the connection. Running Subscribes return, and unsettled deliveries of it are
+// redelivered at once. The broker keeps its queues. Close returns nil.
 func (b *Broker) Close() error {
 	b.once.Do(func() {
 		b.closed.Store(true)

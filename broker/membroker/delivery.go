@@ -47,7 +47,7 @@ func (d *delivery) Extend(context.Context) error {
 	return nil
 }
 
-// settle ends the delivery, does what then is to be done, and lets the receiver have more.
+// settle ends the delivery, calls then, and lets the receiver have more.
 func (d *delivery) settle(then func(*server)) error {
 	s := d.receiver.broker.server
 	s.mu.Lock()

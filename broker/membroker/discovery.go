@@ -7,14 +7,14 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Discovery is how finders and announcers of package discovery reach each other over the
-// broker in memory. It is safe for concurrent use.
+// Discovery connects finders and announcers of package discovery over the in-memory
+// broker. It is safe for concurrent use.
 type Discovery struct{ broker *Broker }
 
 // Discovery returns the transport for package discovery.
 func (b *Broker) Discovery() *Discovery { return &Discovery{b} }
 
-// exchange is where pings and announcements are passed on to those who listen.
+// exchange passes pings and announcements on to listeners.
 type exchange struct {
 	mu    sync.Mutex
 	boxes map[string]map[*mailbox]struct{} // by key
@@ -27,7 +27,7 @@ type word struct {
 	replyTo       *mailbox
 }
 
-// mailbox holds what its owner has not looked at yet. What does not fit is dropped.
+// mailbox holds what its owner has not read yet. What does not fit is dropped.
 type mailbox struct{ words chan word }
 
 func newMailbox() *mailbox { return &mailbox{words: make(chan word, 1000)} }
@@ -39,7 +39,7 @@ func (m *mailbox) put(w word) {
 	}
 }
 
-// open returns a mailbox for what is published under key, and what closes it.
+// open returns a mailbox for what is published under key, and a function that closes it.
 func (x *exchange) open(key string) (*mailbox, func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 
 var _ consumer.Lagger = (*subscriber)(nil)
 
-// Lag implements [consumer.Lagger]. What waits for a retry is not in it.
+// Lag implements [consumer.Lagger]. Messages that wait for a retry are not
+// counted.
 func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	if s.err != nil {
 		return consumer.Lag{}, s.err

@@ -8,7 +8,8 @@ import (
 	"github.com/waybill-go/waybill/internal/cloudevents"
 )
 
-// mail is a message as it lies in queues. It is shared by all of them and never changes.
+// mail is a message as it is stored in queues. It is shared by all of them and never
+// changes.
 type mail struct {
 	topic, to   string
 	contentType string
@@ -30,8 +31,8 @@ func newMail(m waybill.Message) *mail {
 	}
 }
 
-// encode writes m as a real broker would carry it, so that what does not travel there does
-// not travel here either.
+// encode writes m as a real broker would carry it, so that what is not transmitted there is
+// not transmitted here either.
 func encode(m *waybill.Message) *mail {
 	out := newMail(*m)
 	cloudevents.Each(m, func(name, value string) {

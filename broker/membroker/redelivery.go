@@ -10,5 +10,5 @@ var (
 // Redelivery implements [consumer.Redeliverer]: nothing outlives the program.
 func (b *Broker) Redelivery() consumer.Redelivery { return consumer.Redelivery{} }
 
-// Redelivery is that of the broker.
+// Redelivery returns that of the broker.
 func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }

@@ -33,7 +33,7 @@ func (r *replies) Subscribe(ctx context.Context, prefetch int, deliver func(cont
 	return r.broker.Subscriber(r.sub).Subscribe(ctx, prefetch, deliver)
 }
 
-// remove takes a destination away, with what lies there.
+// remove deletes a destination and its messages.
 func (s *server) remove(to string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,11 +34,11 @@ func newServer() *server {
 	}
 }
 
-// queue holds what one group has still to get from one address, in the order of positions.
-// While one of its receivers has room, nothing is ready.
+// queue holds what one group has yet to receive from one address, in the order of
+// positions. While one of its receivers has room, nothing is ready.
 type queue struct {
 	ready     []*entry
-	receivers []*receiver // those that run, the one whose turn it is first
+	receivers []*receiver // those that run, starting with the next in rotation
 }
 
 // entry is one message in one queue. It never changes.
@@ -48,7 +48,7 @@ type entry struct {
 	redelivered bool
 }
 
-// declare returns the queues of a subscription, those missing newly made.
+// declare returns the queues of a subscription, creating missing ones.
 func (s *server) declare(sub consumer.Subscription) []*queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,15 +89,15 @@ func (s *server) publish(m *mail) error {
 		q.put(s, &entry{mail: m, position: s.last})
 		found = true
 	}
-	if !found && !request.IsAddress(m.to) { // whoever has asked is gone
+	if !found && !request.IsAddress(m.to) { // the requester is gone
 		return waybill.PermanentError(waybill.ReasonUnroutable,
 			fmt.Errorf("membroker: nobody has subscribed to %q", m.topic+m.to))
 	}
 	return nil
 }
 
-// put inserts e where its position says and hands it out if a receiver has room, to each in
-// turn. The lock is held.
+// put inserts e by its position and hands it out if a receiver has room, in rotation. The
+// lock is held.
 func (q *queue) put(s *server, e *entry) {
 	i, _ := slices.BinarySearchFunc(q.ready, e, func(a, b *entry) int {
 		return cmp.Compare(a.position, b.position)
@@ -132,7 +132,7 @@ func (s *server) giveBack(d *delivery) {
 	}
 }
 
-// drop takes back all that was handed out over the connection b.
+// drop requeues everything that was handed out over the connection b.
 func (s *server) drop(b *Broker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 type subscriber struct {
 	broker *Broker
 	queues []*queue
-	err    error // what is wrong with the subscription
+	err    error // the error of an invalid subscription
 }
 
-// Subscribe runs on the caller's goroutine alone.
+// Subscribe runs entirely on the caller's goroutine.
 func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	if s.err != nil {
 		return s.err
@@ -66,8 +66,8 @@ func (r *receiver) take(s *server, q *queue) {
 	}
 }
 
-// fill gives r what its queues hold, the earliest published first, as long as there is room.
-// The server's lock is held.
+// fill gives r messages of its queues, the earliest published first, as long as there is
+// room. The server's lock is held.
 func (r *receiver) fill(s *server) {
 	for r.room > 0 {
 		var first *queue
@@ -99,14 +99,14 @@ func (s *server) detach(r *receiver) {
 	s.leave(r)
 }
 
-// leave takes r off its queues and puts back what it has not passed on. It may be repeated.
-// The lock is held.
+// leave removes r from its queues and requeues what it has not passed on. It may be
+// repeated. The lock is held.
 func (s *server) leave(r *receiver) {
 	delete(s.receivers, r)
 	for _, q := range r.queues {
 		q.receivers = slices.DeleteFunc(q.receivers, func(other *receiver) bool { return other == r })
 	}
-	r.queues = nil // so that no settlement hands it more
+	r.queues = nil // so that no settlement hands out more to it
 	for _, d := range r.inbox {
 		s.giveBack(d)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// acks matches the confirmations of the stream to the batches that wait for them. Message i
-// of batch n is answered on the subject prefix + n + "." + i.
+// acks matches the confirmations of the stream with the batches that wait for them. Message i of batch n
+// is answered on the subject prefix + n + "." + i.
 type acks struct {
 	prefix string
 	stream string // the one that must confirm
@@ -39,9 +39,8 @@ func newAcks(nc *nats.Conn, stream string) (*acks, error) {
 
 func (a *acks) unsubscribe() { a.sub.Unsubscribe() }
 
-// begin opens a batch, which end must close. It is not clear to be written while the sender
-// of a lost batch has yet to learn of that: it could overtake earlier messages of its key
-// over a new connection.
+// begin opens a batch, which end must close. It must not be written while the sender of a lost batch has
+// yet to learn of the loss: it could overtake earlier messages of its key over a new connection.
 func (a *acks) begin(msgs []contract.Outgoing) (b *batch, clear bool) {
 	b = newBatch(msgs)
 	a.mu.Lock()
@@ -62,7 +61,7 @@ func (a *acks) end(b *batch) {
 	}
 }
 
-// lose fails all batches that are open, also what they have not written yet.
+// lose fails all open batches, including what they have not written yet.
 func (a *acks) lose() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,7 +74,7 @@ func (a *acks) lose() {
 	}
 }
 
-// receive takes one confirmation. One that is for nobody any more is dropped.
+// receive takes one confirmation. One that nobody waits for is dropped.
 func (a *acks) receive(m *nats.Msg) {
 	batchText, indexText, _ := strings.Cut(strings.TrimPrefix(m.Subject, a.prefix), ".")
 	number, err := strconv.ParseUint(batchText, 10, 64)
@@ -111,7 +110,7 @@ func (a *acks) saysStored(data []byte) bool {
 	return bytes.HasPrefix(data, a.stored) && !bytes.Contains(data, []byte(`"error"`)) && !bytes.Contains(data, []byte(`"duplicate"`))
 }
 
-// answer returns the result that a confirmation stands for.
+// answer returns the result that a confirmation carries.
 func (a *acks) answer(m *nats.Msg, resent bool) error {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return errNoResponders
@@ -126,7 +125,7 @@ func (a *acks) answer(m *nats.Msg, resent bool) error {
 	case ack.Error != nil:
 		err := fmt.Errorf("natsbroker: JetStream refuses: %s (%d)", ack.Error.Description, ack.Error.ErrCode)
 		return refusal(err, ack.Error.Code, ack.Error.ErrCode)
-	case ack.Stream != a.stream: // stored where no group of ours looks
+	case ack.Stream != a.stream: // stored where none of our groups reads
 		return waybill.PermanentError(waybill.ReasonUnroutable,
 			fmt.Errorf("natsbroker: stream %q has the subject, want %q", ack.Stream, a.stream))
 	case ack.Duplicate && !resent:

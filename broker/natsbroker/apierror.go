@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Error codes of JetStream that say something about one message.
+// Error codes of JetStream that concern one message.
 const (
 	codeMessageTooLarge = 10054 // larger than the stream's MaxMsgSize
 	codeHeadersTooLarge = 10097 // headers above 64 KiB
@@ -40,7 +40,7 @@ func refusal(err error, code int, number jetstream.ErrorCode) error {
 	return err
 }
 
-// outage are the client's errors that say that the server, or the way to it, is gone.
+// outage are the client's errors that say that the server, or the connection to it, is gone.
 var outage = []error{
 	nats.ErrAuthExpired, nats.ErrAuthorization, nats.ErrAuthRevoked,
 	nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrConnectionReconnecting,
@@ -66,8 +66,8 @@ func classify(doing string, err error) error {
 	return err
 }
 
-// connectionLost is the result of a message whose fate is unknown because the connection
-// ended under it.
+// connectionLost is the result of a message whose outcome is unknown because the connection
+// ended.
 func connectionLost() error {
 	return waybill.UnavailableError(fmt.Errorf("natsbroker: no confirmation: %w", waybill.ErrConnectionLost))
 }

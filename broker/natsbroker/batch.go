@@ -11,7 +11,7 @@ type batch struct {
 	number uint64
 	reply  string // what the reply subjects start with
 	msgs   []contract.Outgoing
-	lost   bool // the connection ended under it; guarded by the lock of acks
+	lost   bool // the connection ended meanwhile; guarded by the lock of acks
 }
 
 func newBatch(msgs []contract.Outgoing) *batch {

@@ -26,8 +26,8 @@ const (
 	connectTimeout = 5 * time.Second
 	closeTimeout   = 2 * time.Second
 
-	// pingInterval, with two pings unanswered, finds a peer that is gone without a word
-	// within 15 seconds.
+	// pingInterval, with two pings unanswered, detects within 15 seconds a peer that is gone
+	// silently.
 	pingInterval = 5 * time.Second
 
 	// writeTimeout is how long a server may leave the socket full before the connection
@@ -49,7 +49,7 @@ type Broker struct {
 	preparing sync.Mutex
 	prepared  atomic.Bool // the stream was seen
 
-	redelivery atomic.Pointer[consumer.Redelivery] // of the stream when it was last looked at
+	redelivery atomic.Pointer[consumer.Redelivery] // of the stream when it was last looked up
 
 	done    chan struct{} // closed when the connection has ended for good
 	endOnce sync.Once
@@ -61,11 +61,11 @@ type Broker struct {
 	open    map[*delivery]struct{} // received and not settled
 }
 
-// Open connects to NATS and makes sure that the stream is there, unless cfg.DeclareNothing is
-// set. What is wrong with cfg, or with a stream that exists, is an [*waybill.InvalidError]. A server
-// that does not answer, refuses the user or has no JetStream is no error: it is logged, and each use
-// of the broker is unavailable until the server takes it. The connection is established again and
-// again for as long as the broker is not closed.
+// Open connects to NATS and makes sure that the stream exists, unless cfg.DeclareNothing is set. An
+// invalid cfg, or an existing stream that is unfit, is an [*waybill.InvalidError]. A server that
+// does not answer, refuses the user or has no JetStream is not an error: it is logged, and each use
+// of the broker fails as unavailable until the server accepts it. The connection is re-established
+// whenever it is lost, until the broker is closed.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	set := cfg
 	cfg, err := cfg.withDefaults()
@@ -96,14 +96,14 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// connect dials the servers. If none takes the connection, it goes on in the background.
+// connect dials the servers. If none accepts the connection, it keeps trying in the background.
 func (b *Broker) connect() (*nats.Conn, error) {
 	failed := make(chan struct{}, 1)
 	nc, err := nats.Connect(b.cfg.URL, append([]nats.Option{
 		nats.Name("waybill"),
 		nats.Timeout(connectTimeout),
 		nats.RetryOnFailedConnect(true),
-		nats.IgnoreAuthErrorAbort(), // a password may be set right, here or there
+		nats.IgnoreAuthErrorAbort(), // a password may be corrected, here or there
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
 			b.failure.Store(&err)
 			handover.Signal(failed)
@@ -118,7 +118,7 @@ func (b *Broker) connect() (*nats.Conn, error) {
 	if err != nil || nc.IsConnected() {
 		return nc, err
 	}
-	select { // the library tells in a goroutine of its own what went wrong
+	select { // the library reports in another goroutine what went wrong
 	case <-failed:
 	case <-time.After(time.Second):
 	}
@@ -131,7 +131,7 @@ func reconnectDelay(round int) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }
 
-// start makes what needs no server.
+// start sets up what needs no server.
 func (b *Broker) start() error {
 	var err error
 	if b.js, err = jetstream.New(b.nc); err != nil {
@@ -144,8 +144,8 @@ func (b *Broker) start() error {
 	return nil
 }
 
-// prepare makes sure that the stream is there, until that has succeeded once. With DeclareNothing it
-// is only looked at. The error is unavailable as long as there is no answer.
+// prepare makes sure that the stream exists, until that has succeeded once. With DeclareNothing it
+// is only looked up. The error is unavailable as long as there is no answer.
 func (b *Broker) prepare(ctx context.Context) error {
 	if err := b.connected(); err != nil || b.prepared.Load() {
 		return err
@@ -170,8 +170,8 @@ func (b *Broker) look(ctx context.Context) error {
 	return nil
 }
 
-// watch adds to the connection's handlers. The library's channels of status changes are of
-// no use: they lose events, and their listener, when two come at once.
+// watch adds to the connection's handlers. The library's channels of status changes are unusable:
+// they lose events, and their listener, when two come at once.
 func (b *Broker) watch() {
 	disconnected, reconnected, closed := b.nc.DisconnectErrHandler(), b.nc.ReconnectHandler(), b.nc.ClosedHandler()
 	b.nc.SetDisconnectErrHandler(func(nc *nats.Conn, err error) {
@@ -196,10 +196,10 @@ func (b *Broker) watch() {
 	})
 }
 
-// Publisher returns the publishing side. Send reports what is not confirmed as unavailable,
-// wrapping waybill.ErrConnectionLost if the connection ended under it, and fails at once
-// while there is no connection. It may block for as long as the server leaves the socket
-// full, at most 5 seconds, after which the connection counts as lost.
+// Publisher returns the publishing side. Send reports unconfirmed messages as unavailable, wrapping
+// waybill.ErrConnectionLost if the connection ended meanwhile, and fails at once while there is no
+// connection. It may block for as long as the server leaves the socket full, at most 5 seconds,
+// after which the connection counts as lost.
 func (b *Broker) Publisher() contract.Publisher { return publisher{b} }
 
 // Subscriber returns a receiver for the group named by s.
@@ -207,9 +207,8 @@ func (b *Broker) Subscriber(s consumer.Subscription) contract.Subscriber {
 	return &subscriber{broker: b, subscription: s}
 }
 
-// Ping asks the server for the stream. It returns nil if the stream is there and answers, an
-// unavailable error if it does not, or the error that Open gives for a stream of other
-// settings.
+// Ping asks the server for the stream. It returns nil if the stream exists and answers, an
+// unavailable error if it does not, or the error that Open returns for a stream with other settings.
 func (b *Broker) Ping(ctx context.Context) error {
 	if err := b.connected(); err != nil {
 		return err
@@ -221,10 +220,10 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return err
 }
 
-// Close gives back what was delivered and not settled, so that it is redelivered at once,
-// and ends the connection unless it came as Config.Conn. It waits up to about two seconds
-// for the server; what it could not give back by then is redelivered after AckWait. Running
-// Subscribes return with an unavailable error. Close always returns nil.
+// Close returns unsettled deliveries to the server, so that they are redelivered at once, and ends
+// the connection unless it came as Config.Conn. It waits up to about two seconds for the server;
+// what it could not return by then is redelivered after AckWait. Running Subscribes return with an
+// unavailable error. Close always returns nil.
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		b.end()
@@ -291,7 +290,7 @@ func (b *Broker) connected() error {
 	return waybill.UnavailableError(errNotConnected)
 }
 
-// running returns the pullers that run.
+// running returns the running pullers.
 func (b *Broker) running() []*puller {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 var _ broker.Broker = (*Broker)(nil)
 
 // Capabilities implements [broker.Broker]. The deduplication window is that of the stream as it
-// was when the broker was opened or pinged; the largest payload that of the server.
+// was when the broker was opened or pinged; the largest payload is that of the server.
 func (b *Broker) Capabilities() broker.Capabilities {
 	return broker.Capabilities{
 		Fanout:      true,

@@ -14,11 +14,11 @@ import (
 	"github.com/waybill-go/waybill/internal/redact"
 )
 
-// Config says how to reach JetStream and what the stream is like. The fields from Replicas
-// to DuplicateWindow are used only when [Open] creates the stream.
+// Config configures how to reach JetStream, and the stream. The fields from Replicas to
+// DuplicateWindow are used only when [Open] creates the stream.
 type Config struct {
-	// URL is where the servers are, such as "nats://user:password@host:4222"; several are
-	// separated by commas. Schemes are nats, tls, ws and wss. Required unless Conn is set.
+	// URL is where the servers are, such as "nats://user:password@host:4222"; or several,
+	// comma-separated. Schemes are nats, tls, ws and wss. Required unless Conn is set.
 	URL string
 
 	// Conn is an existing connection to use instead of URL; Close leaves it open. The
@@ -33,8 +33,8 @@ type Config struct {
 	// Stream is the name of the stream. Optional; the default is "waybill".
 	Stream string
 
-	// SubjectPrefix is put before topics to make subjects. It ends with a dot; the stream
-	// must hold all subjects that start with it. Optional; the default is "waybill.".
+	// SubjectPrefix prefixes topics to make subjects. It ends with a dot; the stream must hold
+	// all subjects that start with it. Optional; the default is "waybill.".
 	SubjectPrefix string
 
 	// Replicas is how many servers keep each message, 1 to 5. Optional; the default is 1.
@@ -44,8 +44,8 @@ type Config struct {
 	// than DuplicateWindow. Optional; the default is 7 days. [KeepForever] sets no limit.
 	MaxAge time.Duration
 
-	// MaxBytes is the size of the stream in bytes from which on it refuses messages, as
-	// unavailable, until MaxAge has made room. Optional; the default is no limit.
+	// MaxBytes is the size of the stream in bytes at which it refuses messages, as unavailable,
+	// until MaxAge has made room. Optional; the default is no limit.
 	MaxBytes int64
 
 	// DuplicateWindow is how long the stream remembers deduplication ids. It should exceed
@@ -53,9 +53,9 @@ type Config struct {
 	// Optional; the default is 2 minutes.
 	DuplicateWindow time.Duration
 
-	// DeclareNothing lets Open and Subscribe make nothing: the stream and the durable consumers
-	// must be there, made by [Broker.Apply] for instance. Open then takes what it finds;
-	// [Broker.Ping] and [Broker.Plan] tell what is missing or wrong. Optional.
+	// DeclareNothing makes Open and Subscribe create nothing: the stream and the durable
+	// consumers must exist, created by [Broker.Apply] for instance. Open then accepts what it
+	// finds; [Broker.Ping] and [Broker.Plan] report what is missing or wrong. Optional.
 	DeclareNothing bool
 
 	// AckWait is how long the server waits for the settlement of a delivery that is not
@@ -63,11 +63,11 @@ type Config struct {
 	// consumer.ExtendInterval, 15 seconds. Optional; the default is 30 seconds.
 	AckWait time.Duration
 
-	// DeliverNew lets a group that the stream does not know yet start with what is published
-	// after its first Subscribe, instead of with all that the stream holds. Optional.
+	// DeliverNew makes a group that the stream does not know yet start with what is published
+	// after its first Subscribe, instead of with everything that the stream holds. Optional.
 	DeliverNew bool
 
-	// Log takes a record if the server does not answer [Open]. Optional; the default is
+	// Log receives a record if the server does not answer [Open]. Optional; the default is
 	// [slog.Default].
 	Log *slog.Logger
 }
@@ -186,7 +186,7 @@ func (c Config) checkAckWait() error {
 	return nil
 }
 
-// hosts is where the servers are, without what must not be shown.
+// hosts returns the addresses of the servers, without secrets.
 func (c Config) hosts() string {
 	if c.Conn != nil {
 		return c.Conn.ConnectedAddr()

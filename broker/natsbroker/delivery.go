@@ -42,7 +42,7 @@ func (d *delivery) Message() (*waybill.Message, error) {
 	return d.message, d.err
 }
 
-// hand notes that d is passed on.
+// hand records that d is passed on.
 func (d *delivery) hand() bool {
 	d.handed = true
 	return true
@@ -50,15 +50,15 @@ func (d *delivery) hand() bool {
 
 func (d *delivery) Redelivered() bool { return d.redelivered }
 
-// Ack does not wait for the server: an acknowledgement that is lost with its connection
-// means a redelivery after AckWait, which the inbox takes for a duplicate.
+// Ack does not wait for the server: an acknowledgement that is lost with its connection means a redelivery
+// after AckWait, which the inbox recognises as a duplicate.
 func (d *delivery) Ack(context.Context) error {
 	return d.settle("acknowledge", func() error { return d.puller.nc().Publish(d.msg.Reply, ack) })
 }
 
-// Retry waits for the server's answer. If there is none the message comes back after
-// AckWait, be that before or after delay. Without delay, a subscription that is stopping gives the message
-// back with the others that it holds, in their order.
+// Retry waits for the server's answer. If there is none the message is redelivered after AckWait, whether
+// that is before or after delay. Without delay, a subscription that is stopping returns the message with
+// the others that it holds, in their order.
 func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
 	if delay <= 0 {
 		return d.puller.run.refuse(ctx, d)
@@ -80,8 +80,8 @@ func (d *delivery) Extend(context.Context) error {
 	return classify("extend a delivery", d.puller.nc().Publish(d.msg.Reply, inProgress))
 }
 
-// settle tells the server what became of the message, once, and makes room for another
-// whatever the outcome: if the server was not told, it will redeliver.
+// settle settles the message with the server, once, and makes room for another whatever the outcome: if
+// the settlement is lost, the server redelivers.
 func (d *delivery) settle(doing string, tell func() error) error {
 	if err := d.close(doing); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (d *delivery) settle(doing string, tell func() error) error {
 	return nil
 }
 
-// close refuses what is settled already, or too late.
+// close refuses a settlement that is a second one, or too late.
 func (d *delivery) close(doing string) error {
 	if d.puller.broker().ended() {
 		return waybill.UnavailableError(fmt.Errorf("%s a delivery: %w", doing, errClosed))
@@ -105,8 +105,8 @@ func (d *delivery) close(doing string) error {
 	return nil
 }
 
-// giveBack makes the server redeliver the message at once, unless it is settled. With wait it returns
-// when the server has seen to that, and to all that was given back before, or for a moment has not.
+// giveBack makes the server redeliver the message at once, unless it is settled. With wait it returns when
+// the server has done that, and handled all that was given back before, or after a short timeout.
 func (d *delivery) giveBack(wait bool) {
 	if !d.left.Swap(false) && d.settled.Swap(true) {
 		return

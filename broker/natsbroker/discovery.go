@@ -9,12 +9,12 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// DiscoveryConfig says where pings and announcements go.
+// DiscoveryConfig configures the subjects of pings and announcements.
 type DiscoveryConfig struct {
 	// Prefix is what the subjects begin with: <Prefix>.ping.<bus>.<group> and
 	// <Prefix>.announce.<bus>.<group>. At most 50 bytes. It must not lie within the stream's
-	// subjects, because the stream would keep what goes there, and answer it. Optional; the
-	// default is "waybill-discovery".
+	// subjects, because the stream would store what is published there, and answer it.
+	// Optional; the default is "waybill-discovery".
 	Prefix string
 }
 
@@ -25,9 +25,9 @@ const (
 	correlationHeader = "Correlation-Id"
 )
 
-// Discovery is how finders and announcers of package discovery reach each other over NATS:
-// plain messages, which no stream keeps, and an inbox of its own for the answers to each
-// ping. It is safe for concurrent use.
+// Discovery connects finders and announcers of package discovery over NATS: with plain
+// messages, which no stream stores, and a separate inbox for the answers to each ping. It is
+// safe for concurrent use.
 type Discovery struct {
 	broker *Broker
 	prefix string
@@ -69,7 +69,7 @@ func (d *Discovery) Ping(ctx context.Context, bus, group, correlationID string, 
 		switch {
 		case got.Subject != inbox:
 			hear("", got.Data)
-		case got.Header.Get("Status") == "": // not the server's word that nobody listens
+		case got.Header.Get("Status") == "": // not the server's notice that nobody listens
 			hear(got.Header.Get(correlationHeader), got.Data)
 		}
 		return nil
@@ -96,14 +96,14 @@ func (d *Discovery) Listen(ctx context.Context, bus, group string, announcement 
 	})
 }
 
-// mailbox is some subscriptions that are received from together.
+// mailbox is a set of subscriptions that are received from together.
 type mailbox struct {
 	broker   *Broker
 	received chan *nats.Msg
 	subs     []*nats.Subscription
 }
 
-// maxReceived is how many messages wait to be looked at; more are dropped.
+// maxReceived is how many unread messages are kept; more are dropped.
 const maxReceived = 1000
 
 // open subscribes, and waits until the server knows.
@@ -138,8 +138,8 @@ func (m *mailbox) publish(subject, reply, correlationID string, body []byte) err
 	return nil
 }
 
-// receive passes on what arrives until ctx ends, which gives nil, or the connection for good.
-// One that is lost and comes back brings its subscriptions along.
+// receive passes on what arrives until ctx is done, which returns nil, or the connection ends
+// for good. A connection that is lost and re-established keeps its subscriptions.
 func (m *mailbox) receive(ctx context.Context, take func(*nats.Msg) error) error {
 	for {
 		select {
@@ -157,6 +157,6 @@ func (m *mailbox) receive(ctx context.Context, take func(*nats.Msg) error) error
 
 func (m *mailbox) close() {
 	for _, sub := range m.subs {
-		_ = sub.Unsubscribe() // it goes with the connection, if that has gone
+		_ = sub.Unsubscribe() // it ends with the connection, if that has ended
 	}
 }

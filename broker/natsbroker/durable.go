@@ -15,16 +15,16 @@ import (
 	"github.com/waybill-go/waybill/request"
 )
 
-// durable names one durable consumer: the place of one group in one subject.
+// durable names one durable consumer: the position of one group in one subject.
 //
-// There is one for each topic of a group, not one for all, also on servers that can filter
-// by several subjects: so the set of topics may change, and the server be upgraded, without
-// a new consumer that starts from the beginning.
+// There is one for each topic of a group, not one for all, even on servers that can filter by
+// several subjects: so the set of topics may change, and the server be upgraded, without a new
+// consumer that starts from the beginning.
 type durable struct {
 	name    string
 	subject string
 	about   string // for people who list consumers
-	replies bool   // of a reply destination, which begins empty and goes with its client
+	replies bool   // of a reply destination, which begins empty and is deleted with its client
 }
 
 // durablesOf returns the durables of a subscription. A destination has one whatever the
@@ -75,7 +75,7 @@ func durableName(group, address, subject string) string {
 	return readable(group) + "-" + readable(address) + "-" + hex.EncodeToString(sum[:12])
 }
 
-// readable replaces what a consumer's name may not hold and cuts the rest to 64 bytes.
+// readable replaces what a consumer's name may not contain and truncates the rest to 64 bytes.
 func readable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
@@ -106,16 +106,16 @@ func (d durable) config(c Config) jetstream.ConsumerConfig {
 
 		InactiveThreshold: expiry,
 
-		// Messages that wait for a retry count as pending, so any limit would let enough
-		// of them stop the group. The prefetch is kept by asking for no more than is free.
+		// Messages that wait for a retry count as pending, so any limit would let enough of them
+		// stop the group. The prefetch is kept by requesting no more than is free.
 		MaxAckPending: -1,
 	}
 }
 
 // declare creates the durable consumer if it is missing. Of one that exists only AckWait is
-// brought up to date; where it stands is kept. With DeclareNothing it does neither, but for what
-// receives replies: an AckWait
-// that is too short for this program is an error, because deliveries would lapse under it.
+// updated; its position is kept. With DeclareNothing it does neither, except for reply
+// destinations: an AckWait that is too short for this program is an error, because deliveries
+// would expire under it.
 func (b *Broker) declare(ctx context.Context, d durable) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -137,7 +137,7 @@ func (b *Broker) declare(ctx context.Context, d durable) error {
 	return b.durableError("update", d, err)
 }
 
-// durable returns what the server has of d, nil if nothing.
+// durable returns d as the server has it, nil if it does not exist.
 func (b *Broker) durable(ctx context.Context, d durable) (*jetstream.ConsumerConfig, error) {
 	c, err := b.js.Consumer(ctx, b.cfg.Stream, d.name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {

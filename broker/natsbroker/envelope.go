@@ -26,7 +26,7 @@ var attributes = cloudevents.NewBinding(attributePrefix)
 // usualHeaders is how many headers a message has, without those of the application.
 const usualHeaders = 14
 
-// headers are those of one message, the values in one piece of memory.
+// headers are those of one message, with the values in one allocation.
 type headers struct {
 	nats.Header
 	values []string
@@ -38,7 +38,7 @@ func (h *headers) set(name, value string) {
 	h.Header[name] = h.values[n : n+1 : n+1]
 }
 
-// setPlain sets a header that only repeats an attribute, if it can be had unchanged.
+// setPlain sets a header that only repeats an attribute, if the value fits unchanged.
 func (h *headers) setPlain(name, value string) {
 	if value != "" && plain(value) {
 		h.set(name, value)
@@ -137,7 +137,7 @@ func setAttribute(m *waybill.Message, name, raw string) error {
 	return err
 }
 
-// rest is what the headers of a message hold that is no attribute.
+// rest is what the headers of a message hold in addition to attributes.
 type rest struct {
 	contentType, traceParent, traceState string
 	encoded                              string      // names, see encodedHeader
@@ -161,7 +161,7 @@ func (r *rest) add(name, value string) {
 	}
 }
 
-// set puts headers where they belong. Those that repeat an attribute count only if that is missing.
+// set sets the fields for these headers. Those that repeat an attribute count only if that is missing.
 func (r *rest) set(m *waybill.Message) (first error) {
 	setMissing(&m.ContentType, r.contentType)
 	setMissing(&m.TraceParent, r.traceParent)

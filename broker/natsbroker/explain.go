@@ -12,8 +12,8 @@ import (
 
 var _ broker.Explainer = (*Broker)(nil)
 
-// Explain implements [broker.Explainer]: all topics share the stream, and so what holds for it.
-// The error wraps jetstream.ErrStreamNotFound if there is none.
+// Explain implements [broker.Explainer]: all topics share the stream and its guarantees. The
+// error wraps jetstream.ErrStreamNotFound if there is none.
 func (b *Broker) Explain(ctx context.Context, _ string) ([]guarantee.Fact, error) {
 	stream, err := b.streamInfo(ctx)
 	if err != nil {

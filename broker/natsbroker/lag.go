@@ -13,7 +13,7 @@ import (
 var _ consumer.Lagger = (*subscriber)(nil)
 
 // Lag implements [consumer.Lagger]: the messages that the group's durable consumers have not
-// delivered yet. Those that wait for a retry are not in it.
+// delivered yet. Those that wait for a retry are not counted.
 func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	durables, err := durablesOf(s.broker.cfg.SubjectPrefix, s.subscription)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	return lag, nil
 }
 
-// pending counts what a durable consumer, which may not be there, has not delivered yet.
+// pending counts what a durable consumer, which may not exist, has not delivered yet.
 func (b *Broker) pending(ctx context.Context, d durable) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()

@@ -16,13 +16,13 @@ import (
 
 var _ broker.Topology = (*Broker)(nil)
 
-// Plan implements [broker.Topology]: one stream, and a durable consumer for each topic of a
-// group and for each destination. The stream's settings are compared with those that [Config]
-// sets, not with defaults; AckWait is not, because each subscriber brings its own. A broker that
-// was opened without [Config.DeclareNothing] has made the stream already.
+// Plan implements [broker.Topology]: one stream, and a durable consumer for each topic of a group
+// and for each destination. The stream's settings are compared with those that [Config] sets, not
+// with defaults; AckWait is not, because each subscriber sets its own. A broker that was opened
+// without [Config.DeclareNothing] has created the stream already.
 //
-// The error is an [*waybill.InvalidError] if w is wrong, else what kept the server from
-// answering.
+// The error is an [*waybill.InvalidError] if w is wrong, else the reason why the server did not
+// answer.
 func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
 	durables, err := b.cfg.durables(w)
 	if err != nil {
@@ -48,9 +48,9 @@ func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, erro
 	return steps, nil
 }
 
-// Apply implements [broker.Topology]. It makes nothing before all that exists has been looked at,
-// and nothing on a stream that is in conflict. An error in the middle comes with the steps
-// that were done.
+// Apply implements [broker.Topology]. It creates nothing before everything that exists has been
+// checked, and nothing on a stream that is in conflict. A late error is returned together with
+// the steps that were done.
 func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
 	steps, err := b.Plan(ctx, w)
 	if err != nil {
@@ -136,8 +136,8 @@ func (b *Broker) planStream(ctx context.Context) (broker.Step, error) {
 	return step, nil
 }
 
-// differences says what of a stream is otherwise than set wants it, as far as that says, and
-// what makes it unfit for us.
+// differences describes which settings of a stream differ from those that set specifies, and what
+// makes the stream unfit for us.
 func differences(set Config, have *jetstream.StreamConfig) (list []string) {
 	differs := func(name string, wanted bool, have, want any) {
 		if wanted && have != want {
@@ -196,7 +196,7 @@ func (b *Broker) planDurable(ctx context.Context, d durable) (broker.Step, error
 	return step, nil
 }
 
-// unfit says why a consumer of the name of d cannot serve it, "" if it can.
+// unfit says why a consumer with the name of d cannot serve it, "" if it can.
 func unfit(d durable, have *jetstream.ConsumerConfig) string {
 	switch {
 	case have.DeliverSubject != "":

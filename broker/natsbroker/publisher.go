@@ -17,7 +17,7 @@ import (
 const (
 	msgIDHeader = "Nats-Msg-Id"
 
-	// maxHeaders is what JetStream stores of headers.
+	// maxHeaders is the size of headers that JetStream stores.
 	maxHeaders = 64<<10 - 1
 )
 
@@ -31,7 +31,7 @@ type publisher struct{ broker *Broker }
 // DedupWindow implements [contract.Deduplicator].
 func (p publisher) DedupWindow() time.Duration { return p.broker.Redelivery().DuplicateWindow }
 
-// ConfirmsLate implements [contract.LateConfirmer]: pings find a connection that is lost.
+// ConfirmsLate implements [contract.LateConfirmer]: pings detect a lost connection.
 func (publisher) ConfirmsLate() bool { return true }
 
 // Send encodes and checks all of msgs, then writes those that passed.
@@ -53,7 +53,7 @@ func (p publisher) ready(ctx context.Context) error {
 		return waybill.UnavailableError(fmt.Errorf("natsbroker: publish: %w", err))
 	}
 	if err := p.broker.prepare(ctx); err != nil {
-		return waybill.UnavailableError(err) // no message is to blame for a stream that does not serve
+		return waybill.UnavailableError(err) // no message is the cause of a stream that does not serve
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (p publisher) encode(b *batch) []*nats.Msg {
 	return list
 }
 
-// dedupID joins what makes a message unique in the stream. A space cannot be in any part.
+// dedupID joins what makes a message unique in the stream. No part can contain a space.
 func dedupID(m contract.Outgoing, subject string) string {
 	return cloudevents.Escape(m.DedupID) + " " + cloudevents.Escape(m.Source) + " " + subject
 }
@@ -105,8 +105,8 @@ func checkSize(m *nats.Msg, limit int64) error {
 	return nil
 }
 
-// write sends what encode has returned, in order. Once the connection fails, so does all
-// that follows.
+// write sends what encode has returned, in order. Once the connection fails, so does
+// everything that follows.
 func (p publisher) write(ctx context.Context, b *batch, list []*nats.Msg) {
 	for i, msg := range list {
 		if msg == nil || !b.Pending(i) {

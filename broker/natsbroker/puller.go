@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	// pullExpires is how long the server keeps a request for messages; pullHeartbeat is how
-	// often it says meanwhile that it still does.
+	// pullExpires is how long the server keeps a request for messages; pullHeartbeat is how often it
+	// confirms that it still does.
 	pullExpires   = 15 * time.Second
 	pullHeartbeat = 5 * time.Second
 
-	// pullSilence is how long a request may hear nothing before it counts as lost.
+	// pullSilence is how long a request may be without any answer before it counts as lost.
 	pullSilence = 3 * pullHeartbeat
 
 	// sweepExpires is how long the server keeps a request that makes it forget the dead ones.
 	sweepExpires = 50 * time.Millisecond
-	// probePause is how long a stop waits before it asks again whether all is sent.
+	// probePause is how long a stop waits before it asks again whether everything was sent.
 	probePause = 10 * time.Millisecond
 )
 
-// puller receives the messages of one durable consumer. What it holds and what it has requested
-// is never more than its share together. It makes a request for all that there is room for when
-// nothing is requested any more, and ahead of that when half of the share is free: so messages
-// are on their way while others are worked on. While it is idle there is one request, open.
+// puller receives the messages of one durable consumer. What it holds and what it has requested is never
+// more than its share together. It requests as many messages as there is room for when nothing is requested
+// any longer, and ahead of that when half of the share is free, so that messages are in flight while others
+// are being handled. While it is idle there is one open request.
 //
-// A message does not say which request it belongs to, so only their sum is known. It is certain
-// each time it comes to zero. So that a request which was lost unseen does not count for ever,
-// nothing is requested ahead any more, until then, once a request could have expired.
+// A message does not say which request it belongs to, so only their sum is known. It is certain each time
+// it comes to zero. So that a request which was lost unnoticed does not count forever, nothing is requested
+// ahead once a request could have expired, until the sum is zero.
 type puller struct {
 	run     *run
 	durable durable
@@ -45,22 +45,22 @@ type puller struct {
 	subject string // where requests go
 	sub     *nats.Subscription
 	drained chan struct{} // closed when nothing more can arrive
-	arrived chan struct{} // has a value if something has arrived since it was looked at
+	arrived chan struct{} // has a value if something has arrived since it was last checked
 
 	stopOnce sync.Once
 
 	mu       sync.Mutex
 	stopped  bool
-	sent     bool      // the server has sent all that it had
-	broken   bool      // the request was refused; see to the consumer before the next one
+	sent     bool      // the server has sent everything it had
+	broken   bool      // the request was refused; check the consumer before the next one
 	held     int       // received and not settled
 	asked    int       // requested and not received
 	certain  time.Time // when asked was last zero
 	requests uint64    // number of the last request
-	valid    uint64    // number of the first request that was not given up
-	heard    time.Time // when a request was last heard of
+	valid    uint64    // number of the first request that was not abandoned
+	heard    time.Time // when a request was last answered
 	failures int       // refusals and silences since then
-	retryAt  time.Time // when to mend what is broken
+	retryAt  time.Time // when to repair the consumer
 }
 
 func newPuller(r *run, d durable, share int) (*puller, error) {
@@ -85,7 +85,7 @@ func newPuller(r *run, d durable, share int) (*puller, error) {
 func (p *puller) broker() *Broker { return p.run.broker }
 func (p *puller) nc() *nats.Conn  { return p.run.broker.nc }
 
-// ask makes a request if it is time for one. The lock is held.
+// ask makes a request if one is due. The lock is held.
 func (p *puller) ask() {
 	room := p.share - p.held - p.asked
 	if p.stopped || p.broken || room <= 0 {
@@ -116,7 +116,7 @@ func (p *puller) request(r pullRequest) bool {
 	return true
 }
 
-// ahead reports whether to ask while something is asked for. The lock is held.
+// ahead reports whether to ask while something is already requested. The lock is held.
 func (p *puller) ahead(room int, now time.Time) bool {
 	return 2*room >= p.share && now.Sub(p.certain) < pullExpires
 }
@@ -135,7 +135,7 @@ func (r pullRequest) body() []byte {
 	return body
 }
 
-// receive takes one message, or the server's word on a request.
+// receive handles one message, or the server's answer to a request.
 func (p *puller) receive(m *nats.Msg) {
 	defer handover.Signal(p.arrived)
 	if isDelivery(m) {
@@ -159,7 +159,7 @@ func (p *puller) requestOf(subject string) (number uint64, batch int) {
 	return number, batch
 }
 
-// status follows what the server says of an open request for batch messages. The lock is held.
+// status processes a status of the server about an open request for batch messages. The lock is held.
 func (p *puller) status(h nats.Header, batch int) {
 	p.heard = time.Now()
 	code, description := h.Get("Status"), h.Get("Description")
@@ -189,7 +189,7 @@ func (p *puller) giveUp() {
 	p.valid = p.requests + 1
 }
 
-// fail stops asking until mend. The first time it is mended at once. The lock is held.
+// fail stops asking until the consumer is repaired, the first time at once. The lock is held.
 func (p *puller) fail() {
 	p.broken = true
 	p.retryAt = time.Now().Add(backoff(p.failures))
@@ -241,9 +241,9 @@ func (p *puller) reconnected() {
 	p.ask()
 }
 
-// needsMending reports whether the consumer has to be looked after now. It is called now and
-// then, and asks again where a request is missing.
-func (p *puller) needsMending(now time.Time) bool {
+// needsRepair reports whether the consumer needs to be repaired now. It is called periodically, and asks
+// again where a request is missing.
+func (p *puller) needsRepair(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.asked > 0 && now.Sub(p.heard) > pullSilence {
@@ -254,23 +254,23 @@ func (p *puller) needsMending(now time.Time) bool {
 	return p.broken && !p.stopped && !now.Before(p.retryAt)
 }
 
-// mended asks again after the consumer was seen to exist.
-func (p *puller) mended() {
+// repaired asks again after the consumer was seen to exist.
+func (p *puller) repaired() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.broken = false
 	p.ask()
 }
 
-// postpone puts off mending after an attempt that failed.
+// postpone delays the next repair after an attempt that failed.
 func (p *puller) postpone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fail()
 }
 
-// stop ends receiving and waits, for closeTimeout at most for each of its steps, until what is on its way
-// has arrived. It may be repeated.
+// stop ends receiving and waits, for closeTimeout at most for each of its steps, until messages in flight
+// have arrived. It may be repeated.
 func (p *puller) stop() {
 	p.stopOnce.Do(func() {
 		p.mu.Lock()
@@ -290,9 +290,9 @@ func (p *puller) stop() {
 	})
 }
 
-// awaitSent waits until all that was requested has arrived, or the server has nothing more to send: it
-// says so in the queue by which messages leave it, so after them. What it sends to nobody it redelivers
-// late, or in another order.
+// awaitSent waits until everything requested has arrived, or the server has nothing more to send: it says
+// so in the queue by which messages leave it, so after them. Messages that it sends to nobody are
+// redelivered late, or in another order.
 func (p *puller) awaitSent() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -308,7 +308,8 @@ func (p *puller) awaitSent() {
 	}
 }
 
-// probe asks whether the server has sent all, unless that is known. It may get a message, which is as good.
+// probe asks whether the server has sent everything, unless that is known. It may get a message, which
+// serves as well.
 func (p *puller) probe() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -321,10 +322,10 @@ func (p *puller) sending() bool {
 	return p.unsent()
 }
 
-// unsent reports whether the server may have to send something still. The lock is held.
+// unsent reports whether the server may still have to send something. The lock is held.
 func (p *puller) unsent() bool { return p.asked > 0 && !p.sent && !p.broken && p.nc().IsConnected() }
 
-// sweep makes the server forget the requests that nobody listens to any more, and fetches what it has
+// sweep makes the server forget the requests that nobody listens to any longer, and fetches what it has
 // sent to them since it was asked, and what it still has to redeliver: that is earlier in the stream than
 // what it has never delivered, but it would come before what is given back now. As long as a dead request
 // is the only one, servers before 2.10 do not redeliver what is given back to them: they deliver, as new,
@@ -347,9 +348,9 @@ func (p *puller) sweep() {
 	}
 }
 
-// fetch returns the answer to a request for one message, nil if that is no message. The subscription is its
-// own: the one that all requests of a connection share does not know whose a message is, because messages
-// come under their own subjects, and drops it when there are several.
+// fetch returns the answer to a request for one message, nil if that is not a message. It has its own
+// subscription: the one that all requests of a connection share does not know which request a message
+// answers, because messages come under their own subjects, and drops it when there are several.
 func (p *puller) fetch(ctx context.Context, r pullRequest) *nats.Msg {
 	inbox := p.nc().NewInbox()
 	sub, err := p.nc().SubscribeSync(inbox)

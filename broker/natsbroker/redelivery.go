@@ -12,7 +12,7 @@ var (
 )
 
 // Redelivery implements [consumer.Redeliverer]: the stream keeps a message for its age limit,
-// as it was when the broker was opened or pinged, and drops repetitions within its window.
+// as it was when the broker was opened or pinged, and drops duplicates within its window.
 func (b *Broker) Redelivery() consumer.Redelivery {
 	if seen := b.redelivery.Load(); seen != nil {
 		return *seen
@@ -20,7 +20,7 @@ func (b *Broker) Redelivery() consumer.Redelivery {
 	return redeliveryOf(b.cfg.stream())
 }
 
-// Redelivery is that of the broker.
+// Redelivery returns that of the broker.
 func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }
 
 func redeliveryOf(s jetstream.StreamConfig) consumer.Redelivery {

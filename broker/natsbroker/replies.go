@@ -13,9 +13,9 @@ import (
 var _ request.ReplyOpener = (*Broker)(nil)
 
 // OpenReplies implements [request.ReplyOpener]. The destination is a durable consumer that the
-// server deletes when nobody has received from it for [request.Expiry]. Replies lie in the stream,
-// not only in an inbox subject: so they outlast a lost connection. What the stream holds of them
-// is purged when the client ends; what one leaves that has died goes after MaxAge.
+// server deletes when nobody has received from it for [request.Expiry]. Replies are stored in the
+// stream, not only sent to an inbox subject, so that they survive a lost connection. The stream's
+// replies are purged when the client ends; those of a client that has died expire after MaxAge.
 func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Subscriber, err error) {
 	if err := b.prepare(ctx); err != nil {
 		return "", nil, err
@@ -33,7 +33,7 @@ func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Su
 	return address, request.RemovedAfter(&subscriber{broker: b, subscription: sub}, remove), nil
 }
 
-// removeReplies deletes a consumer and its messages. What fails goes by itself, later.
+// removeReplies deletes a consumer and its messages. What it fails to delete expires later.
 func (b *Broker) removeReplies(ctx context.Context, d durable) {
 	_ = b.js.DeleteConsumer(ctx, b.cfg.Stream, d.name)
 	if stream, err := b.js.Stream(ctx, b.cfg.Stream); err == nil {

@@ -23,7 +23,7 @@ func (b *Broker) ensureStream(ctx context.Context) error {
 	}
 	err = b.createStream(ctx)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return b.checkStream(ctx) // another process was faster, with settings of its own
+		return b.checkStream(ctx) // another process was faster, with other settings
 	}
 	return err
 }
@@ -35,7 +35,7 @@ func (b *Broker) createStream(ctx context.Context) error {
 	return classify(fmt.Sprintf("create stream %q", b.cfg.Stream), err)
 }
 
-// all is the subject of all messages.
+// all returns the subject that matches all messages.
 func (c Config) all() string { return c.SubjectPrefix + ">" }
 
 func (c Config) stream() jetstream.StreamConfig {
@@ -44,7 +44,7 @@ func (c Config) stream() jetstream.StreamConfig {
 		Subjects:   []string{c.all()},
 		Storage:    jetstream.FileStorage,
 		Retention:  jetstream.LimitsPolicy,
-		Discard:    jetstream.DiscardNew, // refuse what is new, never drop what is accepted
+		Discard:    jetstream.DiscardNew, // refuse new messages, never drop accepted ones
 		Replicas:   c.Replicas,
 		MaxAge:     max(c.MaxAge, 0),
 		MaxBytes:   -1,
@@ -97,8 +97,8 @@ func (b *Broker) streamInfo(ctx context.Context) (*jetstream.StreamConfig, error
 }
 
 // whyNoAnswer finds out why no stream answered on subjects: the stream does not hold them, which
-// is their matter, or it is missing or does not answer now, which is an outage. A missing stream is
-// created as [Open] would. It returns a verdict for each subject.
+// concerns only those messages, or it is missing or does not answer now, which is an outage. A missing
+// stream is created as [Open] would. It returns a function that gives the error for each subject.
 func (b *Broker) whyNoAnswer(ctx context.Context) (verdict func(subject string) error) {
 	info, err := b.streamInfo(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -116,8 +116,8 @@ func (b *Broker) whyNoAnswer(ctx context.Context) (verdict func(subject string) 
 	}
 }
 
-// replaceStream creates a stream that has gone, unless others declare. The error, of the messages that
-// did not find it, is unavailable in any case.
+// replaceStream recreates a stream that is gone, unless DeclareNothing is set. The error, for the
+// messages that did not find it, is unavailable in any case.
 func (b *Broker) replaceStream(ctx context.Context, missing error) error {
 	if b.cfg.DeclareNothing {
 		return waybill.UnavailableError(missing)

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/internal/handover"
 )
 
-// tendInterval is how often a subscription looks after its requests.
+// tendInterval is how often a subscription checks its requests.
 const tendInterval = time.Second
 
 type subscriber struct {
@@ -52,12 +52,12 @@ type run struct {
 	broker  *Broker
 	pullers []*puller
 	queue   *handover.Queue[*delivery]
-	kicked  chan struct{} // has a value if a puller needs mending
+	kicked  chan struct{} // has a value if a puller needs repair
 	quit    context.CancelFunc
 	tending sync.WaitGroup
 
 	stops    sync.RWMutex
-	stopping bool // what is refused is left to stop
+	stopping bool // refused messages are left to stop
 }
 
 func newRun(b *Broker, prefetch int) *run {
@@ -69,7 +69,7 @@ func newRun(b *Broker, prefetch int) *run {
 	}
 }
 
-// declare makes what is missing on the server.
+// declare creates what is missing on the server.
 func (r *run) declare(ctx context.Context, durables []durable) error {
 	if err := r.broker.prepare(ctx); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (r *run) start(durables []durable, prefetch int) error {
 		r.broker.started(p)
 	}
 	for _, p := range r.pullers {
-		p.mended()
+		p.repaired()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.quit = cancel
@@ -103,7 +103,7 @@ func (r *run) start(durables []durable, prefetch int) error {
 
 func (r *run) kick() { handover.Signal(r.kicked) }
 
-// tend looks after the pullers, and keeps what waits in the queue from lapsing.
+// tend checks the pullers, and keeps deliveries in the queue from expiring.
 func (r *run) tend(ctx context.Context) {
 	tick := time.NewTicker(tendInterval)
 	defer tick.Stop()
@@ -117,8 +117,8 @@ func (r *run) tend(ctx context.Context) {
 		}
 		now := time.Now()
 		for _, p := range r.pullers {
-			if p.needsMending(now) {
-				r.mend(ctx, p)
+			if p.needsRepair(now) {
+				r.repair(ctx, p)
 			}
 		}
 		if now.Sub(extended) >= r.broker.cfg.AckWait/3 {
@@ -128,12 +128,12 @@ func (r *run) tend(ctx context.Context) {
 	}
 }
 
-// mend declares a puller's consumer again, which creates it if somebody has removed it.
-func (r *run) mend(ctx context.Context, p *puller) {
+// repair declares a puller's consumer again, which recreates it if it was removed.
+func (r *run) repair(ctx context.Context, p *puller) {
 	err := r.broker.declare(ctx, p.durable)
 	switch {
 	case err == nil:
-		p.mended()
+		p.repaired()
 	case waybill.IsUnavailable(err):
 		p.postpone()
 	default:
@@ -147,8 +147,8 @@ func (r *run) extendQueue() {
 	}
 }
 
-// refuse has the server redeliver a message at once. A stop waits until that is answered; what is refused
-// while it lasts, it gives back.
+// refuse has the server redeliver a message at once. A stop waits until that is answered, and itself gives
+// back messages that are refused meanwhile.
 func (r *run) refuse(ctx context.Context, d *delivery) error {
 	r.stops.RLock()
 	defer r.stops.RUnlock()
@@ -164,8 +164,8 @@ func (r *run) refuse(ctx context.Context, d *delivery) error {
 }
 
 // stop ends the pullers and gives back what was not passed on, or refused meanwhile, in the order of the
-// stream, in which it is redelivered. It waits until the server has taken it back: whoever subscribes then
-// would get later messages before.
+// stream, in which it is redelivered. It waits until the server has confirmed that: otherwise the next
+// subscriber would get later messages first.
 func (r *run) stop() {
 	r.quit()
 	r.tending.Wait()

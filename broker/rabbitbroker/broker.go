@@ -18,9 +18,8 @@ import (
 	"github.com/waybill-go/waybill/request"
 )
 
-// Broker is a RabbitMQ server to publish to and to consume from, by one connection each, so
-// that the server's pressure on publishers holds up no consumer. It is safe for concurrent
-// use.
+// Broker is a RabbitMQ server to publish to and to consume from, by one connection each, so that the
+// server's back-pressure on publishers blocks no consumer. It is safe for concurrent use.
 type Broker struct {
 	cfg       Config
 	nodes     []node
@@ -32,16 +31,16 @@ type Broker struct {
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
-	server version         // as the latest connection told
-	told   map[string]bool // queues that the log has been told of
+	server version         // as the latest connection reported
+	told   map[string]bool // queues that were logged
 	closed bool
 }
 
 // Open connects to a server and declares the exchange, unless cfg.DeclareNothing is set. The error is an
-// [*waybill.InvalidError] if cfg is wrong, and permanent if the exchange exists with other settings.
-// A server that does not answer, or refuses the user, is no error: it is logged, and each use of the
-// broker is unavailable until the server takes it. A connection that is lost later is likewise made
-// again when it is needed. The caller must call [Broker.Close] in the end.
+// [*waybill.InvalidError] if cfg is wrong, and permanent if the exchange exists with other settings. A
+// server that does not answer, or refuses the user, is not an error: it is logged, and each use of the
+// broker fails as unavailable until the server accepts the connection. A connection that is lost later
+// is likewise re-established when it is needed. The caller must call [Broker.Close].
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	cfg, nodes, err := cfg.withDefaults()
 	if err != nil {
@@ -82,15 +81,14 @@ func (b *Broker) start(ctx context.Context) error {
 // Publisher returns what a relay publishes with.
 func (b *Broker) Publisher() contract.Publisher { return b.publisher }
 
-// Subscriber returns what the consumer group of sub receives with. What is wrong with sub is
-// told by its Subscribe.
+// Subscriber returns what the consumer group of sub receives with. Its Subscribe reports an invalid sub.
 func (b *Broker) Subscriber(sub consumer.Subscription) contract.Subscriber {
 	return &subscriber{broker: b, sub: sub}
 }
 
-// Declare makes the exchange, the queues of sub and their bindings, as Subscribe does, so
-// that messages for the group are routed from now on, also before it receives. The error is
-// permanent if the server has something of that name and other arguments, else unavailable.
+// Declare declares the exchange, the queues of sub and their bindings, as Subscribe does, so that
+// messages for the group are routed from now on, even before it receives. The error is permanent if
+// something of that name exists with other arguments, else unavailable.
 func (b *Broker) Declare(ctx context.Context, sub consumer.Subscription) error {
 	s := &subscriber{broker: b, sub: sub}
 	if err := s.validate(1); err != nil {
@@ -103,7 +101,7 @@ func (b *Broker) Declare(ctx context.Context, sub consumer.Subscription) error {
 	}))
 }
 
-// current is the topology as the server that is connected to can have it.
+// current is the topology that the connected server supports.
 func (b *Broker) current() topology {
 	t := b.topology
 	b.mu.Lock()
@@ -112,7 +110,7 @@ func (b *Broker) current() topology {
 	return t
 }
 
-// tell logs what is to be remarked about queues, by their names and arguments, once for each.
+// tell logs remarks about queues, by their names and arguments, once for each.
 func (b *Broker) tell(queues map[string]amqp.Table) {
 	t := b.current()
 	for name, args := range queues {
@@ -133,8 +131,8 @@ func (b *Broker) firstTold(queue string) bool {
 	return first
 }
 
-// Ping reports whether the server can be reached, takes messages, confirms them, and returns
-// those that reach nobody. It publishes a message that no queue gets.
+// Ping reports whether the server can be reached, takes messages, confirms them, and returns unroutable
+// ones. It publishes a message that no queue gets.
 func (b *Broker) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
 	defer cancel()
@@ -152,9 +150,8 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return err
 }
 
-// Close ends all connections. What is being published becomes unavailable, a running
-// Subscribe returns an error, and the server redelivers what is not settled. It always
-// returns nil, and may be called again.
+// Close ends all connections. Publishes in flight fail as unavailable, a running Subscribe returns an
+// error, and the server redelivers unsettled messages. It always returns nil, and may be called again.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	b.closed = true
@@ -171,8 +168,8 @@ func (b *Broker) Close() error {
 
 var errClosed = errors.New("rabbitbroker: broker is closed")
 
-// parts is what is declared as messages need it: all of list, or, if somebody else declares, only
-// reply queues, which come and go.
+// parts returns what is declared on demand: all of list, or, with DeclareNothing, only reply queues,
+// which are temporary.
 func (b *Broker) parts(list []part) []part {
 	if !b.cfg.DeclareNothing {
 		return list
@@ -200,7 +197,7 @@ func (b *Broker) dial(ctx context.Context, name string) (*conn, error) {
 	return c, nil
 }
 
-// dialNode connects to the node whose turn it is, or to the first after it that answers.
+// dialNode connects to the next node in rotation, or to the first after it that answers.
 func (b *Broker) dialNode(ctx context.Context, name string) (*conn, error) {
 	var failed error
 	for range b.nodes {

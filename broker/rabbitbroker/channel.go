@@ -23,15 +23,13 @@ type publishing struct {
 	amqp.Publishing
 }
 
-// mandatory says that the message must reach a queue. A reply must not: when its queue is gone, so
-// is whoever has asked.
+// mandatory says that the message must reach a queue. A reply need not: when its queue is gone, so is the requester.
 func (p *publishing) mandatory() bool {
 	return p.exchange != amqp.DefaultExchange || !request.IsAddress(p.key)
 }
 
-// channel is a channel in confirm mode. It knows which of the messages on it were returned:
-// each carries a number of its own, because ids may repeat. Its owner calls publish under a
-// lock; the rest is safe for concurrent use.
+// channel is a channel in confirm mode. It knows which of the messages on it were returned: each carries a unique
+// number, because ids may repeat. Its owner calls publish under a lock; the rest is safe for concurrent use.
 type channel struct {
 	*amqp.Channel
 	conn     *conn
@@ -40,7 +38,7 @@ type channel struct {
 
 	mu       sync.Mutex
 	inFlight map[int64]*flight
-	silent   time.Time // since when nothing that was published has been answered; zero where all was
+	silent   time.Time // since when no publish has been answered; zero if all were
 	refused  bool      // the server has refused a message
 
 	barrier chan struct{} // receivable whenever all returns that arrived are recorded
@@ -54,7 +52,7 @@ type flight struct {
 	size     int // of the payload
 	confirm  *amqp.DeferredConfirmation
 	returned bool // guarded by channel.mu
-	refused  bool // likewise: it is known to be, whatever becomes of the channel
+	refused  bool // likewise: known to be, whatever happens to the channel
 }
 
 // openChannel opens a channel on c and declares parts on it. It cuts c if ctx ends before that
@@ -110,10 +108,11 @@ func (c *channel) recordReturn(r *amqp.Return) {
 	}
 }
 
-// usable reports whether it is worth while to publish on c.
+// usable reports whether c can be published on.
 func (c *channel) usable() bool { return !c.IsClosed() && !c.conn.IsClosed() }
 
-// drain waits until all that is in flight is answered, and reports whether it is. No more may be published meanwhile.
+// drain waits until everything in flight is answered, and reports whether it is. Nothing more may be published
+// meanwhile.
 func (c *channel) drain(ctx context.Context) bool {
 	c.mu.Lock()
 	flights := slices.Collect(maps.Values(c.inFlight))
@@ -128,7 +127,7 @@ func (c *channel) drain(ctx context.Context) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range flights {
-		f.refused = !f.confirm.Acked() && c.usable() // amqp091 says the same of what was lost with the channel
+		f.refused = !f.confirm.Acked() && c.usable() // amqp091 reports the same for what was lost with the channel
 	}
 	return true
 }
@@ -170,8 +169,7 @@ func (c *channel) forget(f *flight) {
 	delete(c.inFlight, f.sequence)
 }
 
-// results returns what became of flights, one result for each that is not nil, as far as is
-// known now.
+// results returns the results of flights, one for each that is not nil, as far as they are known now.
 func (c *channel) results(ctx context.Context, flights []*flight, results []error) {
 	select {
 	case <-c.barrier:
@@ -187,10 +185,10 @@ func (c *channel) results(ctx context.Context, flights []*flight, results []erro
 	c.heard(answered, missing)
 }
 
-// heard takes in whether something on the channel has been answered since it was called before, and whether something is
-// waited for. It gives the connection up if nothing has been answered for long, though heartbeats are: a channel may wait for
-// the leader of a quorum queue that stands still for as long as it does so, and for ever in some releases, while others are
-// led by the next one. A server that takes nothing for now has said so, and goes on by itself.
+// heard takes in whether something on the channel has been answered since the previous call, and whether an answer is
+// missing. It drops the connection if nothing but heartbeats has been answered for long: a channel may wait for the
+// stalled leader of a quorum queue for as long as it stalls, and forever in some releases, while other channels follow
+// the next leader. A server that blocks publishing for now has said so, and resumes by itself.
 func (c *channel) heard(answered, missing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +236,7 @@ func (c *channel) result(ctx context.Context, f *flight) error {
 		return waybill.PermanentError(waybill.ReasonTooLarge,
 			fmt.Errorf("payload has %d bytes, the server's limit is %d", f.size, limit))
 	}
-	switch { // no message is to blame for these
+	switch { // no message is the cause of these
 	case c.cause != nil && c.cause.Code == amqp.AccessRefused:
 		return waybill.UnavailableError(fmt.Errorf("RabbitMQ refuses to let this user publish: %w", c.cause))
 	case c.cause != nil && c.cause.Code == amqp.NotFound:

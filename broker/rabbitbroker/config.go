@@ -24,64 +24,62 @@ const (
 	maxShortString        = 255       // AMQP's limit for names, keys and most properties
 )
 
-// Config says how to reach a RabbitMQ server and what to declare there.
+// Config configures how to reach a RabbitMQ server and what to declare there.
 type Config struct {
-	// URL is the server's address, "amqp://user:password@host:port/vhost" or "amqps://…", or
-	// those of several nodes of one cluster, comma-separated: each connection is made to
-	// another node, and to the next one if that fails. A query may set heartbeat,
-	// connection_timeout, channel_max and the paths of TLS files, as RabbitMQ's URI
-	// specification has them. Required.
+	// URL is the server's address, "amqp://user:password@host:port/vhost" or "amqps://…", or those of several
+	// nodes of one cluster, comma-separated: connections are made to the nodes in rotation, and to the next
+	// one if that fails. A query may set heartbeat, connection_timeout, channel_max and the paths of TLS
+	// files, as RabbitMQ's URI specification has them. Required.
 	URL string
 
-	// Exchange is the durable topic exchange that topics are routing keys of. It is declared
-	// by both sides. Optional; the default is "waybill".
+	// Exchange is the durable topic exchange, with topics as routing keys. Publishers and subscribers declare
+	// it. Optional; the default is "waybill".
 	Exchange string
 
-	// QueueType is the type that queues must have, [ClassicQueue] or [QuorumQueue]. A queue that
-	// exists keeps its type: subscribing to it with another one fails. Optional; the default makes
-	// quorum queues, classic ones on a server older than RabbitMQ 3.8, and uses a classic queue
-	// that is there already as it is, which the log says once.
+	// QueueType is the type that queues must have, [ClassicQueue] or [QuorumQueue]. A queue that exists keeps
+	// its type: subscribing to it with another one fails. Optional; the default makes quorum queues, classic
+	// ones on a server older than RabbitMQ 3.8, and uses an existing classic queue as it is, which is logged
+	// once.
 	QueueType string
 
-	// DeadLetterExchange names a durable fanout exchange, with a queue of that name bound to it,
-	// for messages that the server itself takes out of a queue: that a program of another kind
-	// rejects, or that a policy has expire, limits or crowds out. Without it they are dropped.
-	// What a consumer of this project gives up is no such message. As with SingleActiveConsumer,
-	// a queue that exists keeps its setting. Optional; the default is none.
+	// DeadLetterExchange names a durable fanout exchange, with a queue of that name bound to it, for messages
+	// that the server itself removes from a queue: rejected by another program, expired by a policy, or beyond
+	// the length limit of one. Without it they are dropped. Messages that a consumer of this project
+	// dead-letters are not among them. As with SingleActiveConsumer, a queue that exists keeps its setting.
+	// Optional; the default is none.
 	DeadLetterExchange string
 
-	// SingleActiveConsumer makes the server deliver from a queue to one consumer at a time,
-	// so that order holds across replicas. As with QueueType, a queue that exists keeps its
-	// setting. Optional; the default is false.
+	// SingleActiveConsumer makes the server deliver from a queue to only one consumer at once, so that order
+	// holds across replicas. As with QueueType, a queue that exists keeps its setting. Optional; the default
+	// is false.
 	SingleActiveConsumer bool
 
-	// DeclareNothing lets Open and Subscribe declare nothing: exchange, queues and bindings must
-	// be there, made by [Broker.Apply] for instance, so that the program needs no right to make
-	// them. Only retry queues and reply queues, which come and go, are declared all the same.
-	// Optional.
+	// DeclareNothing makes Open and Subscribe declare nothing: exchange, queues and bindings must exist,
+	// created by [Broker.Apply] for instance, so that the program needs no right to create them. Only retry
+	// queues and reply queues, which are temporary, are declared anyway. Optional.
 	DeclareNothing bool
 
-	// ConnectTimeout bounds how long making a connection to a node may take, handshake included, and
-	// for how long a node may confirm nothing of what is waited for before messages are published over another
+	// ConnectTimeout bounds how long making a connection to a node may take, handshake included, and for how
+	// long a node may confirm nothing of what is in flight before messages are published over another
 	// connection: up to four times as long while the next one is as slow. Optional; the default is 10 seconds.
 	ConnectTimeout time.Duration
 
-	// Heartbeat is the interval, in whole seconds, after which a silent connection is
-	// probed; it is given up after one and a half of them. The server may ask for a shorter
-	// one, and a heartbeat in URL takes precedence. Optional; the default is 10 seconds.
+	// Heartbeat is the interval, in whole seconds, after which a silent connection is probed; it is dropped
+	// after one and a half of them. The server may ask for a shorter one, and a heartbeat in URL takes
+	// precedence. Optional; the default is 10 seconds.
 	Heartbeat time.Duration
 
-	// MaxPayload is the largest payload, in bytes, that the server is asked to take; a larger
-	// one is refused before it is sent. It should be the server's max_message_size, which
-	// cannot be read from it. Optional; the default is 128 MiB, as the server has it.
+	// MaxPayload is the largest payload, in bytes, that is sent to the server; a larger one is refused. It
+	// should be the server's max_message_size, which cannot be read from it. Optional; the default is 128 MiB,
+	// the server's own default.
 	MaxPayload int
 
 	// TLS is used for an amqps URL. Optional; the default is the system's certificates, or
 	// the files that URL names.
 	TLS *tls.Config
 
-	// Log takes a record for each queue that is used although it was made otherwise than new ones
-	// are, and one if the server does not answer [Open]. Optional; the default is [slog.Default].
+	// Log receives a record for each queue that is used although it was declared differently from new ones,
+	// and one if the server does not answer [Open]. Optional; the default is [slog.Default].
 	Log *slog.Logger
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// closeTimeout bounds the farewell to a server that may not answer.
+// closeTimeout bounds the closing handshake with a server that may not answer.
 const closeTimeout = 2 * time.Second
 
 // conn is one connection to the server.
@@ -21,8 +21,8 @@ type conn struct {
 	*amqp.Connection
 	wire    *wire
 	timeout time.Duration         // for an answer of the server
-	blocked atomic.Bool           // the server takes no messages for now
-	gaveUp  atomic.Pointer[error] // why we ended the connection ourselves, if we did
+	blocked atomic.Bool           // the server has blocked publishing
+	gaveUp  atomic.Pointer[error] // why we closed the connection ourselves, if we did
 }
 
 // dial connects within cfg.ConnectTimeout, and not beyond the end of ctx. The error is
@@ -93,23 +93,23 @@ func (c *conn) within(ctx context.Context, call func() error) error {
 	return nil
 }
 
-// call is within, bounded by time alone: where several share a connection, none may cut it
-// for the others.
+// call is within, bounded only by time: where several callers share a connection, none may
+// cut it for the others.
 func (c *conn) call(call func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
 	return c.within(ctx, call)
 }
 
-// giveUp cuts the connection for a reason that is no fault of what is on it.
+// giveUp cuts the connection for a reason that no message on it has caused.
 func (c *conn) giveUp(reason error) {
 	c.gaveUp.CompareAndSwap(nil, &reason)
 	c.wire.Close()
 }
 
-// lost returns the error for what was on the connection when it, or a channel on it, ended;
-// cause is the server's and may be nil. It wraps [waybill.ErrConnectionLost], unless we
-// ended the connection ourselves.
+// lost returns the error for what was in flight on the connection when it, or a channel on
+// it, ended; cause is the server's and may be nil. It wraps [waybill.ErrConnectionLost],
+// unless we closed the connection ourselves.
 func (c *conn) lost(cause error) error {
 	if reason := c.gaveUp.Load(); reason != nil {
 		return waybill.UnavailableError(fmt.Errorf("connection given up: %w", *reason))
@@ -126,7 +126,7 @@ func (c *conn) cut() {
 	_ = c.CloseDeadline(time.Now()) // it is gone
 }
 
-// close says farewell, so that what was written before is known to have arrived.
+// close closes with a handshake, so that what was written before is known to have arrived.
 func (c *conn) close(reason error) {
 	c.gaveUp.CompareAndSwap(nil, &reason)
 	_ = c.CloseDeadline(time.Now().Add(closeTimeout)) // closed in any case

@@ -2,8 +2,8 @@ package rabbitbroker
 
 import amqp "github.com/rabbitmq/amqp091-go"
 
-// declarer declares on a channel of its own, and on another one after a refusal, because the server
-// closes the channel of what it refuses. It is not safe for concurrent use.
+// declarer declares on its own channel, and on another one after a refusal, because the server
+// closes the channel of a refused declaration. It is not safe for concurrent use.
 type declarer struct {
 	conn    *conn
 	channel *amqp.Channel // nil until it is needed
@@ -19,7 +19,7 @@ func (d *declarer) on(call func(*amqp.Channel) error) (err error) {
 	return call(d.channel)
 }
 
-// declare makes parts in their order, and returns the arguments of each queue by its name.
+// declare declares parts in their order, and returns the arguments of each queue by its name.
 func (d *declarer) declare(parts []part) (queues map[string]amqp.Table, err error) {
 	queues = make(map[string]amqp.Table)
 	for _, p := range parts {

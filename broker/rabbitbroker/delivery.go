@@ -22,7 +22,7 @@ type delivery struct {
 	amqp    amqp.Delivery
 	queue   string
 	session *session
-	again   bool        // it was delivered before, and given back
+	again   bool        // it was delivered before, and requeued
 	settled atomic.Bool // or being settled
 }
 
@@ -49,9 +49,9 @@ func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
 	return d.settle(func() error { return d.retry(ctx, delay, d.retries()+1) })
 }
 
-// Return implements [contract.Returner]. The message keeps its place in the queue, where a copy
-// would not: what is given back while the session receives goes back at its end, with all else that it has, or is
-// delivered again.
+// Return implements [contract.Returner]. The message keeps its place in the queue, where a copy would not: a
+// message that is given back while the session receives is requeued at its end, with all else that it holds, or
+// is delivered again.
 func (d *delivery) Return(context.Context) error {
 	return d.settle(func() error {
 		if d.session.keep(&delivery{amqp: d.amqp, queue: d.queue, session: d.session, again: true}) {
@@ -69,14 +69,14 @@ func (d *delivery) wait(ctx context.Context, left time.Duration) error {
 	return d.settle(func() error { return d.retry(ctx, left, d.retries()) })
 }
 
-// Extend implements [contract.Delivery]. It does nothing: RabbitMQ leaves a delivery alone
-// until its consumer_timeout, 30 minutes unless configured, which cannot be extended.
+// Extend implements [contract.Delivery]. It does nothing: RabbitMQ limits a delivery only by its
+// consumer_timeout, 30 minutes unless configured, which cannot be extended.
 func (d *delivery) Extend(context.Context) error { return nil }
 
-// settle runs how once. If it fails the delivery is as unsettled as before.
+// settle runs how once. If it fails the delivery stays unsettled.
 func (d *delivery) settle(how func() error) error {
 	if !d.settled.CompareAndSwap(false, true) {
-		return errSettled // a second answer would make the server close the channel
+		return errSettled // a second settlement would make the server close the channel
 	}
 	if err := how(); err != nil {
 		d.settled.Store(false)

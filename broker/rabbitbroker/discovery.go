@@ -12,11 +12,11 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// DiscoveryConfig says where pings and announcements go.
+// DiscoveryConfig configures the exchange and routing keys of pings and announcements.
 type DiscoveryConfig struct {
 	// Exchange is the durable topic exchange for both. It is declared, and should not be the
-	// one for messages: a consumer of "#" would take pings for them. Optional; the default is
-	// "waybill.discovery".
+	// one for messages: a consumer of "#" would receive pings as messages. Optional; the
+	// default is "waybill.discovery".
 	Exchange string
 
 	// Prefix is what the routing keys begin with: <Prefix>.ping.<bus>.<group> and
@@ -30,17 +30,16 @@ const (
 
 	maxPrefixLen = 50
 
-	// pingTTL is how long a ping may lie in the queue of a service that is not reading.
+	// pingTTL is how long a ping stays in the queue of a service that is not reading.
 	pingTTL = 2000 * time.Millisecond
 
-	// maxDiscoveryQueue is how many messages the temporary queues hold; older ones go.
+	// maxDiscoveryQueue is how many messages the temporary queues hold; older ones are dropped.
 	maxDiscoveryQueue = 1000
 )
 
-// Discovery is how finders and announcers of package discovery reach each other over
-// RabbitMQ. Each call has a connection and an exclusive queue of its own, which end with it.
-// Answers go through the default exchange to the queue that the ping names. It is safe for
-// concurrent use.
+// Discovery connects finders and announcers of package discovery over RabbitMQ. Each call has
+// its own connection and exclusive queue, which end with it. Answers go through the default
+// exchange to the queue that the ping names. It is safe for concurrent use.
 type Discovery struct {
 	broker *Broker
 	cfg    DiscoveryConfig
@@ -82,7 +81,7 @@ func (d *Discovery) Ping(ctx context.Context, bus, group, correlationID string, 
 		return ended(ctx, err)
 	}
 	return m.receive(ctx, func(got *amqp.Delivery) error {
-		if got.Exchange == "" { // an answer; what came by the exchange answers nobody
+		if got.Exchange == "" { // an answer; messages from the exchange are none
 			hear(got.CorrelationId, got.Body)
 		} else {
 			hear("", got.Body)
@@ -115,7 +114,7 @@ func (d *Discovery) Listen(ctx context.Context, bus, group string, announcement 
 
 const jsonType = "application/json"
 
-// ended returns nil if ctx has: that is how these calls end.
+// ended returns nil if ctx has ended: that is how these calls end.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -181,7 +180,7 @@ func (m *mailbox) publish(exchange, key string, p amqp.Publishing) error {
 	return nil
 }
 
-// receive passes on what arrives until ctx ends, which gives nil, or the connection.
+// receive passes on what arrives until ctx is done, which returns nil, or the connection ends.
 func (m *mailbox) receive(ctx context.Context, take func(*amqp.Delivery) error) error {
 	for {
 		select {

@@ -15,14 +15,15 @@ import (
 
 // The headers that this package writes. Message headers cannot have these names.
 const (
-	sequenceHeader   = "waybill-seq"         // tells a returned message from all others of its channel
-	retryHeader      = "waybill-retry"       // how many retries were asked for so far
+	sequenceHeader   = "waybill-seq"         // identifies a returned message on its channel
+	retryHeader      = "waybill-retry"       // number of retries so far
 	retryLeftHeader  = "waybill-retry-left"  // milliseconds to wait beyond the longest step
 	exchangeHeader   = "waybill-exchange"    // where a retried message was first published
 	routingKeyHeader = "waybill-routing-key" // and with which routing key
 )
 
-// check refuses what could not be published, or would not arrive as it was enqueued.
+// check refuses messages that could not be published, or would not arrive as they were
+// enqueued.
 func check(m *waybill.Message, maxPayload int) error {
 	if (m.Topic == "") == (m.To == "") {
 		return invalid("Topic", "exactly one of Topic and To is required")
@@ -62,8 +63,9 @@ func checkHeaderName(name string) error {
 	return nil
 }
 
-// encode returns m in a content mode of the AMQP binding of CloudEvents. What has a
-// property of its own in AMQP stands there as well, for consumers that know no CloudEvents.
+// encode returns m in a content mode of the AMQP binding of CloudEvents. Attributes that
+// have an AMQP property of their own are set there as well, for consumers that do not know
+// CloudEvents.
 func encode(m *waybill.Message, structured bool) amqp.Publishing {
 	headers := make(amqp.Table, len(m.Headers)+10)
 	for name, value := range m.Headers {
@@ -104,7 +106,7 @@ func decode(d *amqp.Delivery) (*waybill.Message, error) {
 	}
 	contentType := m.ContentType
 	err = errors.Join(err, decodeProperties(m, d))
-	if structured && err == nil { // the property tells of the body, not of the data in it
+	if structured && err == nil { // the property describes the body, not the data in it
 		m.ContentType = contentType
 	}
 	decodeHeaders(m, d, names)
@@ -139,7 +141,7 @@ func decodeProperties(m *waybill.Message, d *amqp.Delivery) error {
 	if cloudevents.Storable(d.ContentType) && d.ContentType != "" {
 		m.ContentType = d.ContentType
 	}
-	// A timestamp beyond the range of dates is milliseconds, or worse: it is left out.
+	// A timestamp beyond the range of dates is milliseconds, or worse: it is omitted.
 	if y := d.Timestamp.UTC().Year(); m.Time.IsZero() && !d.Timestamp.IsZero() && y >= 1970 && y <= 9999 {
 		m.Time = d.Timestamp.UTC()
 	}
@@ -168,7 +170,7 @@ func decodeHeaders(m *waybill.Message, d *amqp.Delivery, names []string) {
 	}
 }
 
-// serverHeader reports whether the server has written a header, and not an application.
+// serverHeader reports whether the server has written a header, rather than an application.
 func serverHeader(name string, deadLettered bool) bool {
 	switch {
 	case name == "x-death", name == "x-delivery-count", name == "x-acquired-count":

@@ -12,9 +12,9 @@ import (
 
 var _ broker.Explainer = (*Broker)(nil)
 
-// Explain implements [broker.Explainer]. AMQP tells the server's version. It tells neither which
-// queues are bound to a topic nor of what type they are, nor how many nodes there are; so the queue
-// type is the one that this configuration has new queues made with.
+// Explain implements [broker.Explainer]. AMQP reports the server's version. It reports neither
+// which queues are bound to a topic, nor their types, nor the number of nodes; so the queue type is
+// the one that this configuration creates queues with.
 func (b *Broker) Explain(ctx context.Context, _ string) ([]guarantee.Fact, error) {
 	if err := b.ask(ctx, func(*amqp.Channel) error { return nil }); err != nil { // to be connected
 		return nil, fmt.Errorf("rabbitbroker: explain: %w", err)
@@ -25,7 +25,7 @@ func (b *Broker) Explain(ctx context.Context, _ string) ([]guarantee.Fact, error
 	}), nil
 }
 
-// queueFacts say what queues do with a confirmed message.
+// queueFacts returns what queues do with a confirmed message.
 func (t topology) queueFacts() []guarantee.Fact {
 	f := guarantee.Fact{About: guarantee.Durability, Setting: amqp.QueueTypeArg, Value: t.wantedType(), Survives: guarantee.PowerLoss}
 	if f.Value == ClassicQueue {

@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill/internal/cloudevents"
 )
 
-// fieldText returns the value of a header as text: as [cloudevents.AMQPText] does, and lists and
-// tables as JSON.
+// fieldText returns the value of a header as text: as [cloudevents.AMQPText] does, with lists
+// and tables as JSON.
 func fieldText(value any) string {
 	switch v := value.(type) {
 	case amqp.Decimal:
@@ -71,8 +71,8 @@ func decimalText(d amqp.Decimal) string {
 	return sign + digits[:len(digits)-scale] + "." + digits[len(digits)-scale:]
 }
 
-// headerFrameSize returns how many bytes the properties of p take on the wire, or a few
-// more. They must fit one frame, other than the body.
+// headerFrameSize returns how many bytes the properties of p take on the wire, or a few more.
+// Unlike the body, they must fit into one frame.
 func headerFrameSize(p *amqp.Publishing) int {
 	size := 64 // frame and class, flags, and the properties of fixed length
 	for _, s := range [...]string{p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo,

@@ -10,15 +10,15 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// A quorum queue redelivers in the order in which messages were given back to it. If others were given back
-// before, and wait because the session had no room for them, the session's own are earlier in the queue, but
-// would come after those. So a session that stops takes the others, too, and gives back all in order.
+// A quorum queue redelivers in the order in which messages were given back to it. If others were given back before,
+// and wait because the session had no room for them, the session's own are earlier in the queue, but would come after
+// those. So a session that stops takes the others as well, and gives all of them back in order.
 
 const (
 	// readyPause is how long a stop waits for a delivery before it asks whether there are more.
 	readyPause = 10 * time.Millisecond
-	// returnTimeout is for how long a stop waits until a queue has what was given back. It sees that by
-	// figures of the queue, which tell less where others receive from it, too.
+	// returnTimeout is for how long a stop waits until a queue has what was given back. It sees that by the queue's
+	// counts, which say less if others receive from it, too.
 	returnTimeout = 500 * time.Millisecond
 	// returnPause is how long it waits before it looks again.
 	returnPause = time.Millisecond
@@ -30,8 +30,8 @@ type holder struct {
 	queues  []string
 }
 
-// giveBackInOrder closes the session's channel, on which nothing is worked on any more. The single active consumer of
-// a queue has all that was given back, and nobody else would get it.
+// giveBackInOrder closes the session's channel, none of whose messages is being handled any longer. The single active
+// consumer of a queue has everything that was given back, and nobody else would get it.
 func (s *session) giveBackInOrder() {
 	if s.singleActive() {
 		s.end()
@@ -76,8 +76,8 @@ func (s *session) holders(control *amqp.Channel) []holder {
 	return append([]holder{own}, rest...)
 }
 
-// take receives up to n messages of a queue on a channel, and reports whether more may have been given back.
-// The channel receives no others, not even what is given back before it is closed.
+// take receives up to n messages of a queue on a channel, and reports whether more may have been given back. The
+// channel receives no others, not even those given back before it is closed.
 func (s *session) take(channel, control *amqp.Channel, queue string, n int, until time.Time) (more bool) {
 	src := source{queue: queue}
 	err := s.conn.call(func() (err error) {
@@ -116,7 +116,7 @@ func (s *session) fill(control *amqp.Channel, src source, n int, until time.Time
 	return got, true
 }
 
-// giveBackFrom closes a channel, and waits until the queues have what it had: they learn of it later.
+// giveBackFrom closes a channel, and waits until the queues have its messages, which happens later.
 func (s *session) giveBackFrom(h holder, control *amqp.Channel) {
 	before := make([]amqp.Queue, len(h.queues))
 	for i, queue := range h.queues {

@@ -13,7 +13,7 @@ import (
 var _ consumer.Lagger = (*subscriber)(nil)
 
 // Lag implements [consumer.Lagger]: the messages of the group's queues that are ready. Those
-// in retry queues are not in it.
+// in retry queues are not counted.
 func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	if err := s.validate(1); err != nil {
 		return consumer.Lag{}, err
@@ -36,8 +36,8 @@ func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	return lag, nil
 }
 
-// ready counts what is ready in a queue, which may not be there. The server closes the channel
-// then, so each question has one of its own.
+// ready counts the ready messages of a queue, which may not exist. The server closes the
+// channel then, so each request has its own.
 func ready(c *conn, queue string) (int, error) {
 	ch, err := c.Channel()
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// link is a connection that is made when it is needed, and made anew after it was lost.
+// link is a connection that is established when it is needed, and re-established after
+// it was lost.
 type link struct {
 	broker *Broker
 	name   string // shown in the server's list of connections
@@ -45,7 +46,7 @@ func (l *link) connect(ctx context.Context) (_ *conn, err error) {
 	return l.conn, err
 }
 
-// drop gives the connection up. The caller must have its turn.
+// drop drops the connection. The caller must have its turn.
 func (l *link) drop() {
 	if l.conn != nil {
 		l.broker.forget(l.conn)
@@ -54,7 +55,7 @@ func (l *link) drop() {
 	}
 }
 
-// get returns the connection in a turn of its own.
+// get takes a turn and returns the connection.
 func (l *link) get(ctx context.Context) (*conn, error) {
 	if err := l.take(ctx); err != nil {
 		return nil, err

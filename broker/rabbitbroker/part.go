@@ -26,8 +26,8 @@ type part struct {
 	exchange, topic string       // of a binding
 }
 
-// declare makes the part if it is missing, and returns the arguments of a queue. The server refuses
-// it if the part is there and made otherwise.
+// declare creates the part if it is missing, and returns the arguments of a queue. The server
+// refuses if the part exists with other settings.
 func (p part) declare(d *declarer) (amqp.Table, error) {
 	if p.kind == queuePart {
 		return p.declareQueue(d)
@@ -40,8 +40,8 @@ func (p part) declare(d *declarer) (amqp.Table, error) {
 	})
 }
 
-// find fails, and the server closes ch, if the part is missing. It makes nothing. AMQP has no
-// such question for a binding.
+// find fails, and the server closes ch, if the part is missing. It creates nothing. AMQP has no
+// such request for a binding.
 func (p part) find(ch *amqp.Channel) error {
 	if p.kind == exchangePart {
 		return ch.ExchangeDeclarePassive(p.name, p.exchangeType, true, false, false, false, nil)
@@ -50,10 +50,10 @@ func (p part) find(ch *amqp.Channel) error {
 	return err
 }
 
-// id is what no other part of a topology has.
+// id identifies the part in a topology.
 func (p part) id() string { return p.kind + " " + p.title() }
 
-// title names the part for people.
+// title is the part's name for people.
 func (p part) title() string {
 	if p.kind == bindingPart {
 		return fmt.Sprintf("%s: %s → %s", p.exchange, p.topic, p.name)
@@ -61,7 +61,7 @@ func (p part) title() string {
 	return p.name
 }
 
-// made says how the part is made.
+// made describes the settings of the part.
 func (p part) made() string {
 	switch p.kind {
 	case exchangePart:

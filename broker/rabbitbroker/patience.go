@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// patience is for how long a server may confirm nothing before its connection is given up. It doubles each time that
-// happens, so that a server that is slow, and not stuck, does not get the same messages again and again, and is at its
-// least again when the server has answered as fast as it used to.
+// patience is how long a server may confirm nothing before its connection is dropped. It doubles each time that
+// happens, so that a server that is slow, rather than stuck, does not get the same messages repeatedly, and returns to
+// its minimum when the server has answered as fast as before.
 type patience struct {
 	least time.Duration
 	now   atomic.Int64
 }
 
-// mostPatience is how many times as long as at least it may be.
+// mostPatience is the maximum as a multiple of the minimum.
 const mostPatience = 4
 
 func newPatience(least time.Duration) *patience {
@@ -32,12 +32,12 @@ func (p *patience) ended(silence time.Duration) bool {
 	return true
 }
 
-// answered takes in after how long all of a batch was answered.
+// answered takes in how long the server took to answer a batch.
 func (p *patience) answered(after time.Duration) {
 	if after < p.least/2 {
 		p.now.Store(int64(p.least))
 	}
 }
 
-// look is how often to look for answers.
+// look returns how often to look for answers.
 func (p *patience) look() time.Duration { return max(p.least/4, time.Millisecond) }

@@ -13,12 +13,12 @@ import (
 
 var _ broker.Topology = (*Broker)(nil)
 
-// Plan implements [broker.Topology]. AMQP does not tell which bindings exist, so the step of one
-// is [broker.Ensure] unless its exchange or queue is missing. What exists is compared by
-// declaring it as it is wanted, which changes nothing; only a thing that somebody deletes between
-// the question whether it exists and this comparison is made again. Retry queues come and go, and
-// are in no plan. A broker that was opened without [Config.DeclareNothing] has declared the
-// exchange already.
+// Plan implements [broker.Topology]. AMQP does not report which bindings exist, so the step of
+// one is [broker.Ensure] unless its exchange or queue is missing. What exists is compared by
+// declaring it as it is wanted, which changes nothing; only a thing that is deleted between the
+// check whether it exists and this comparison is recreated. Retry queues are temporary, and are
+// in no plan. A broker that was opened without [Config.DeclareNothing] has declared the exchange
+// already.
 //
 // The error is an [*waybill.InvalidError] if w is wrong, else unavailable: the server did not
 // answer, or refused to.
@@ -44,8 +44,8 @@ func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, erro
 	return steps, nil
 }
 
-// Apply implements [broker.Topology]. It makes nothing before all that exists has been looked at.
-// An error in the middle comes with the steps that were done.
+// Apply implements [broker.Topology]. It creates nothing before everything that exists has been
+// checked. A late error is returned together with the steps that were done.
 func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
 	steps, err := b.Plan(ctx, w)
 	if err != nil {
@@ -104,7 +104,7 @@ func (b *Broker) compare(ctx context.Context, p part) (broker.Action, string, er
 	return broker.Keep, b.current().remark(made), nil
 }
 
-// declarePart makes a part, and returns the arguments of a queue.
+// declarePart declares a part, and returns the arguments of a queue.
 func (b *Broker) declarePart(ctx context.Context, p part) (amqp.Table, error) {
 	made := make(chan amqp.Table, 1)
 	err := b.publisher.declare(ctx, func(d *declarer) error {
@@ -129,7 +129,7 @@ func bindingAction(exchange, queue broker.Action) (broker.Action, string) {
 	return broker.Ensure, "AMQP does not tell whether it is there"
 }
 
-// ask puts one question to the server.
+// ask sends one request to the server.
 func (b *Broker) ask(ctx context.Context, question func(*amqp.Channel) error) error {
 	return b.publisher.declare(ctx, func(d *declarer) error { return d.on(question) })
 }

@@ -15,23 +15,22 @@ var (
 	_ contract.LateConfirmer = (*publisher)(nil)
 )
 
-// publisher owns the connection that is published on, with one channel for messages, so
-// that they arrive in the order in which they were written, and one for declaring retry
-// queues, because a refused declaration closes its channel. Both are made when needed and
-// made anew after they were lost. (Measured: more channels for messages gain nothing.)
+// publisher owns the connection that is published on, with one channel for messages, so that they arrive in the order
+// in which they were written, and one for declaring retry queues, because a refused declaration closes its channel.
+// Both are opened when needed and reopened after they were lost. (Measured: more channels for messages gain nothing.)
 type publisher struct {
 	link
 	messages *channel  // used by whoever has the link's turn
 	declares *declarer // likewise
 	patience *patience
-	renewed  time.Time // when messages took the place of one on which the server had refused something; likewise
+	renewed  time.Time // when messages replaced one on which the server had refused something; likewise
 }
 
 func newPublisher(b *Broker) *publisher {
 	return &publisher{link: newLink(b, "waybill publisher"), patience: newPatience(b.cfg.ConnectTimeout)}
 }
 
-// ConfirmsLate implements [contract.LateConfirmer]: heartbeats find a connection that is lost.
+// ConfirmsLate implements [contract.LateConfirmer]: heartbeats detect a lost connection.
 func (*publisher) ConfirmsLate() bool { return true }
 
 // Send implements [contract.Publisher].
@@ -55,7 +54,7 @@ func (p *publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait fu
 	return func() []error { return b.wait(ctx) }
 }
 
-// batch is a number of messages that are published together.
+// batch is a set of messages that are published together.
 type batch struct {
 	items   []*publishing // nil where the result is known before anything was written
 	flights []*flight     // nil where nothing was written
@@ -68,7 +67,7 @@ func newBatch(n int) *batch {
 	return &batch{items: make([]*publishing, n), flights: make([]*flight, n), results: make([]error, n), began: time.Now()}
 }
 
-// fail gives err to the messages from the given one on that are not refused already.
+// fail gives err to the messages, from the given one on, that were not refused.
 func (b *batch) fail(from int, err error) {
 	for i := from; i < len(b.items); i++ {
 		if b.items[i] != nil {
@@ -99,14 +98,14 @@ func (p *publisher) write(ctx context.Context, b *batch) {
 	if err == nil {
 		return
 	}
-	if ctx.Err() != nil { // writing took too long, and no message is to blame for it
+	if ctx.Err() != nil { // writing took too long, and no message is the cause
 		ch.conn.giveUp(context.Cause(ctx))
 	}
 	b.fail(from, ch.conn.lost(err))
 	p.drop()
 }
 
-// publish writes the items of b until the connection fails, and returns which to go on with.
+// publish writes the items of b until the connection fails, and returns which to continue with.
 func (b *batch) publish(ctx context.Context) (from int, _ error) {
 	for i, item := range b.items {
 		if item == nil {
@@ -126,7 +125,7 @@ func (b *batch) publish(ctx context.Context) (from int, _ error) {
 	return len(b.items), nil
 }
 
-// wait returns the results of b once all are known, or ctx has ended. While it waits it looks whether the server
+// wait returns the results of b once all are known, or ctx has ended. While it waits it checks whether the server
 // answers at all.
 func (b *batch) wait(ctx context.Context) []error {
 	if b.channel == nil {
@@ -187,12 +186,12 @@ func (p *publisher) channel(ctx context.Context) (*channel, error) {
 
 const (
 	renewPause = 5 * time.Second // how long a channel is kept on which the server refuses messages
-	renewDrain = time.Second     // how long what is in flight on it may take to be answered, and then its end
+	renewDrain = time.Second     // how long messages in flight on it may take to be answered, and then its closing
 )
 
-// renew reports whether it has ended the channel for messages, because the server has refused some on it. Most often a queue
-// is full, but a channel that knew no leader of a quorum queue may go on refusing what is for it when there is one. Messages
-// of a key must not overtake each other by another channel: what is in flight is answered before.
+// renew reports whether it has ended the channel for messages, because the server has refused some on it. Most often a
+// queue is full, but a channel that knew no leader of a quorum queue may keep refusing its messages when there is one.
+// Messages of a key must not overtake each other on another channel: those in flight are answered first.
 func (p *publisher) renew(ctx context.Context) bool {
 	if !p.messages.refuses() || time.Since(p.renewed) < renewPause {
 		return false
@@ -203,9 +202,9 @@ func (p *publisher) renew(ctx context.Context) bool {
 	if !p.messages.drain(drain) {
 		return false
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewDrain) // the connection is not for ctx to cut
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewDrain) // ctx must not cut the connection
 	defer cancel()
-	_ = p.messages.conn.within(end, p.messages.Close) // whatever it says, it is closed
+	_ = p.messages.conn.within(end, p.messages.Close) // it is closed, whatever the error
 	return true
 }
 
@@ -231,8 +230,8 @@ func (p *publisher) publishOne(ctx context.Context, item *publishing) error {
 	return b.wait(ctx)[0]
 }
 
-// declare runs a declaration. It returns when ctx ends, though the answer may be awaited
-// for longer: giving up on it costs the connection, and what others have on it.
+// declare runs a declaration. It returns when ctx ends, though the answer may be awaited for longer: abandoning it
+// costs the connection, and what others have in flight on it.
 func (p *publisher) declare(ctx context.Context, declaration func(*declarer) error) error {
 	if err := p.take(ctx); err != nil {
 		return err

@@ -19,23 +19,23 @@ const (
 	deadLetterStrategyArg   = "x-dead-letter-strategy"
 )
 
-// noDeliveryLimit is how often a quorum queue lets a message be given back before it drops it.
-// RabbitMQ 4 drops after 20 times if nothing is said; consumers of this project count failures
-// themselves. -1 would mean "any number" there, and on 3.10 "drop at the first".
+// noDeliveryLimit is how often a quorum queue lets a message be returned before it drops it.
+// RabbitMQ 4 drops after 20 times by default; consumers of this project count failures themselves.
+// -1 would mean "any number" there, and on 3.10 "drop at the first".
 const noDeliveryLimit int32 = math.MaxInt32
 
-// version is a server's, as far as it says what queues there can be. The zero value is that of a
-// server that has classic queues only.
+// version is the version of a server, which decides what queues it supports. The zero value is
+// that of a server that has classic queues only.
 type version struct{ major, minor int }
 
-// The versions that decide about queues.
+// The versions that queue features depend on.
 var (
 	hasQuorumQueues  = version{3, 8}
 	hasAtLeastOnce   = version{3, 10} // quorum queues whose messages can expire, and are handed over at least once
 	limitsDeliveries = version{4, 0}
 )
 
-// versionOf reads what a server says of itself when a connection is made. Of other products than
+// versionOf reads what a server reports when a connection is made. About products other than
 // RabbitMQ nothing is known.
 func versionOf(properties amqp.Table) version {
 	if properties["product"] != "RabbitMQ" {
@@ -59,9 +59,9 @@ func (v version) atLeast(other version) bool {
 	return cmp.Or(cmp.Compare(v.major, other.major), cmp.Compare(v.minor, other.minor)) >= 0
 }
 
-// queueWays are the arguments to declare a queue for messages with, the wanted ones first. What
-// stands behind is for a queue that is there already, made by an older release or by somebody
-// else, and for a server that refuses the first.
+// queueWays are the arguments to declare a queue for messages with, the wanted ones first. The
+// others are for a queue that exists already, created by an older release or by somebody else, and
+// for a server that refuses the first.
 func (t topology) queueWays() []amqp.Table {
 	quorum := t.quorumQueue()
 	unlimited := maps.Clone(quorum)
@@ -75,7 +75,7 @@ func (t topology) queueWays() []amqp.Table {
 	return []amqp.Table{t.classicQueue()}
 }
 
-// wantedType is the type of queues that are not there yet.
+// wantedType is the type of queues that do not exist yet.
 func (t topology) wantedType() string {
 	switch {
 	case t.queueType != "":
@@ -106,13 +106,13 @@ func (t topology) quorumQueue() amqp.Table {
 	return args
 }
 
-// retryMargin is how long a retry queue outlives its messages. The server deletes a queue
-// that was not declared for that time, with all that is in it; so a queue is declared
-// before each message, and no message may enter it later than that. See retryTimeout.
+// retryMargin is how long a retry queue outlives its messages. The server deletes a queue that was
+// not declared for that time, with everything in it; so a queue is declared before each message,
+// and no message may enter it later than that. See retryTimeout.
 const retryMargin = time.Hour
 
-// retryPart is the queue in which messages wait for ttl before the server gives them back to
-// queue, and to nobody else. It is of queueType, that of queue, where the server has such retry
+// retryPart is the queue in which messages wait for ttl before the server dead-letters them to
+// queue, and nowhere else. It is of queueType, that of queue, where the server supports such retry
 // queues; if the type may vary, the other one will do.
 func (t topology) retryPart(queue, queueType string, ttl time.Duration) part {
 	classic := amqp.Table{
@@ -137,18 +137,18 @@ func (t topology) retryPart(queue, queueType string, ttl time.Duration) part {
 	return p
 }
 
-// atLeastOnce returns args for a quorum queue that keeps a message until the queue that it hands
-// it over to has it. No other type does.
+// atLeastOnce returns args for a quorum queue that keeps a message until the target queue has it.
+// No other type does.
 func atLeastOnce(args amqp.Table) amqp.Table {
 	args = maps.Clone(args)
 	args[amqp.QueueTypeArg] = QuorumQueue
 	args[deadLetterStrategyArg] = "at-least-once"
-	args[amqp.QueueOverflowArg] = amqp.QueueOverflowRejectPublish // which the strategy asks for
+	args[amqp.QueueOverflowArg] = amqp.QueueOverflowRejectPublish // required by the strategy
 	return args
 }
 
-// declareQueue makes the queue if it is missing, in the first way that the server does not refuse,
-// and returns which that was. The error is that of the last way.
+// declareQueue declares the queue with the first arguments that the server does not refuse, and
+// returns those. The error is that of the last arguments.
 func (p part) declareQueue(d *declarer) (made amqp.Table, err error) {
 	var tried amqp.Table
 	argument := "" // that the server refused
@@ -173,8 +173,8 @@ func (p part) declareQueue(d *declarer) (made amqp.Table, err error) {
 
 var argumentRefused = regexp.MustCompile(`^PRECONDITION_FAILED - (?:inequivalent|invalid) arg '([^']+)'`)
 
-// refusedArgument returns for which argument the server refused to declare a queue, "" if it was
-// for another reason.
+// refusedArgument returns the argument for which the server refused to declare a queue, "" if it
+// was another reason.
 func refusedArgument(err error) string {
 	if refusal := refusedWith(err, amqp.PreconditionFailed); refusal != nil {
 		if found := argumentRefused.FindStringSubmatch(refusal.Reason); found != nil {
@@ -184,8 +184,8 @@ func refusedArgument(err error) string {
 	return ""
 }
 
-// remark says what an operator should know of a queue that is there and was made in another way
-// than new ones are; "" if there is nothing to say.
+// remark returns what an operator should know about an existing queue that was declared
+// differently from new ones, "" if nothing.
 func (t topology) remark(made amqp.Table) string {
 	switch {
 	case made[amqp.QueueTypeArg] != t.wantedType():

@@ -8,8 +8,8 @@ var (
 )
 
 // Redelivery implements [consumer.Redeliverer]: queues keep a message until it is
-// acknowledged, and take one that is published twice for two.
+// acknowledged, and treat one that is published twice as two.
 func (b *Broker) Redelivery() consumer.Redelivery { return consumer.Redelivery{Unbounded: true} }
 
-// Redelivery is that of the broker.
+// Redelivery returns that of the broker.
 func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }

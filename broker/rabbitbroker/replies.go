@@ -13,8 +13,8 @@ import (
 var _ request.ReplyOpener = (*Broker)(nil)
 
 // OpenReplies implements [request.ReplyOpener]. The destination is a classic queue that the server
-// deletes when nobody has consumed from it for [request.Expiry]. It is not exclusive: it would
-// end with the connection, and replies that come before the next one would be lost.
+// deletes when nobody has consumed from it for [request.Expiry]. It is not exclusive: it would end
+// with the connection, and replies that arrive before the next one would be lost.
 func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Subscriber, err error) {
 	address = request.NewAddress()
 	s := &subscriber{broker: b, sub: consumer.Subscription{Group: address, To: address}}
@@ -38,7 +38,7 @@ func (s *subscriber) removeReplies(ctx context.Context) {
 	})
 }
 
-// replyQueue is a queue that goes when it is not used any more.
+// replyQueue returns a queue that is deleted when it is no longer used.
 func replyQueue(name string) part {
 	return part{kind: queuePart, name: name, ways: []amqp.Table{{
 		amqp.QueueTypeArg: ClassicQueue,
@@ -46,5 +46,5 @@ func replyQueue(name string) part {
 	}}}
 }
 
-// isReplyQueue reports whether p is one.
+// isReplyQueue reports whether p is a reply queue.
 func (p part) isReplyQueue() bool { return p.kind == queuePart && request.IsAddress(p.name) }

@@ -17,11 +17,11 @@ import (
 // the message in it. It must be far below retryMargin; later the queue may expire first.
 const retryTimeout = 30 * time.Second
 
-// retry puts a copy of the message where it waits, and acknowledges the original when the
-// server has confirmed the copy. All its errors are unavailable: whatever stops it stops the
-// next message as well.
+// retry publishes a copy of the message to its retry queue, and acknowledges the original
+// when the server has confirmed the copy. All its errors are unavailable: whatever stops it
+// stops the next message as well.
 func (d *delivery) retry(ctx context.Context, delay time.Duration, retries int32) error {
-	if d.session.channel.IsClosed() { // the original is redelivered; a copy would double it
+	if d.session.channel.IsClosed() { // the original is redelivered; a copy would duplicate it
 		return d.session.conn.lost(nil)
 	}
 	ctx, cancel := context.WithTimeout(ctx, retryTimeout)
@@ -48,10 +48,10 @@ func (d *delivery) publishCopy(ctx context.Context, ttl time.Duration, p amqp.Pu
 	return b.publisher.publishOne(ctx, &publishing{amqp.DefaultExchange, name, p})
 }
 
-// copy returns the message as it was published, with the notes that a retry needs. It
-// leaves out what would send the copy elsewhere or have it refused: expiration and user_id,
-// the header CC, and what the server has noted about earlier retries, in which it would
-// find a cycle in the end. It is always persistent.
+// copy returns the message as it was published, with the headers that a retry needs. It
+// omits what would route the copy elsewhere or have it refused: expiration and user_id, the
+// header CC, and what the server has recorded about earlier retries, in which it would
+// eventually find a cycle. It is always persistent.
 func (d *delivery) copy(retries int32, left time.Duration) amqp.Publishing {
 	headers := maps.Clone(d.amqp.Headers)
 	if headers == nil {
@@ -99,7 +99,7 @@ func forgetRetries(headers amqp.Table, queue string) {
 	maps.DeleteFunc(headers, func(name string, _ any) bool { return serverHeader(name, deaths != nil) })
 }
 
-// retries returns how many retries were asked for so far.
+// retries returns the number of retries so far.
 func (d *delivery) retries() int32 {
 	n, _ := d.amqp.Headers[retryHeader].(int32)
 	return n

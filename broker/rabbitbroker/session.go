@@ -16,8 +16,8 @@ import (
 	"github.com/waybill-go/waybill/internal/handover"
 )
 
-// session is one channel that receives. It outlives its Subscribe until all that it has
-// delivered is settled, so that what a handler still works on can be settled.
+// session is one channel that receives. It outlives its Subscribe until everything that it has delivered is
+// settled, so that running handlers can settle.
 type session struct {
 	broker  *Broker
 	conn    *conn
@@ -27,7 +27,7 @@ type session struct {
 
 	slots chan struct{} // one value for each unsettled delivery; guarded by mu for removal
 	freed chan struct{} // has a value if slots may have been freed
-	back  chan struct{} // has a value if something may have come to kept
+	back  chan struct{} // has a value if kept may have grown
 
 	mu    sync.Mutex
 	state state
@@ -35,13 +35,13 @@ type session struct {
 	types map[string]string // of each queue, and then of the latest of its retry queues
 }
 
-// state is what a session still does.
+// state is the state of a session.
 type state int
 
 const (
-	receiving state = iota // what is given back stays with the session, which delivers it again or gives it back at its end, in order
+	receiving state = iota // messages that are given back stay with the session, which delivers them again or returns them at its end, in order
 	paused                 // the same, but nothing is delivered; the session ends when all is settled
-	cancelled              // the server sends no more, and what is given back goes there; the session ends when all is settled
+	cancelled              // the server sends no more, and messages that are given back return to it; the session ends when all is settled
 	ending
 )
 
@@ -59,7 +59,7 @@ func newSession(b *Broker, c *conn, prefetch int) *session {
 	}
 }
 
-// declare makes what a consumer of sub needs.
+// declare declares what a consumer of sub needs.
 func (s *session) declare(sub consumer.Subscription) error {
 	d := &declarer{conn: s.conn}
 	defer d.close()
@@ -71,7 +71,7 @@ func (s *session) declare(sub consumer.Subscription) error {
 	return err
 }
 
-// noteType notes how a queue, or one of its retry queues, is made.
+// noteType records the type of a queue, or of one of its retry queues.
 func (s *session) noteType(queue string, args amqp.Table) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,11 +107,10 @@ func (s *session) consume(sub consumer.Subscription) (err error) {
 	return nil
 }
 
-// receive passes on what arrives until ctx is done, which gives nil, or until the server has
-// ended it.
+// receive passes on what arrives until ctx is done, which returns nil, or until the server has ended it.
 func (s *session) receive(ctx context.Context, deliver func(contract.Delivery)) error {
 	for {
-		select { // the server counts unsettled deliveries for each queue, this for both
+		select { // the server counts unsettled deliveries per queue, this counts both
 		case s.slots <- struct{}{}:
 		case <-ctx.Done():
 			return nil
@@ -168,7 +167,7 @@ func (s *session) next(ctx context.Context) (*delivery, error) {
 }
 
 // keep keeps a delivery that is not settled until it is delivered or given back. It reports whether the session
-// still does.
+// still keeps deliveries.
 func (s *session) keep(d *delivery) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,14 +201,15 @@ func (s *session) ended() error {
 	return waybill.UnavailableError(errCancelled)
 }
 
-// stopGrace is how long a stop waits for what is worked on.
+// stopGrace is how long a stop waits for running handlers.
 const stopGrace = time.Second
 
-// stop gives back what has arrived and was not delivered. If all that was delivered is settled
-// soon, the channel is closed: so all goes back in one step and in order, what is on its way
-// included. A quorum queue would put that before what has arrived, if the subscription were
-// cancelled first. Otherwise the channel stays for as long as something is unsettled; if the queue has a single
-// active consumer the subscription stays as well, because the next one would get what comes behind that.
+// stop requeues messages that have arrived and were not delivered. If everything that was delivered is settled
+// soon, the channel is closed: so all messages are requeued in one step and in order, including those in
+// flight. A quorum queue would put those before the ones that have arrived if the subscription were cancelled
+// first. Otherwise the channel stays open for as long as something is unsettled; if the queue has a single
+// active consumer the subscription stays as well, because the next one would get messages from behind the
+// unsettled ones.
 func (s *session) stop() {
 	settled := s.settledWithin(stopGrace)
 	if !settled && !s.singleActive() {
@@ -225,7 +225,7 @@ func (s *session) stop() {
 
 func (s *session) singleActive() bool { return s.broker.cfg.SingleActiveConsumer }
 
-// pause ends delivering. It reports whether all that was delivered is settled, so that the session ends.
+// pause ends delivering. It reports whether everything that was delivered is settled, so that the session ends.
 func (s *session) pause() (idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +239,7 @@ func (s *session) pause() (idle bool) {
 	return idle
 }
 
-// resume lets a session that is paused receive again, and reports whether it is one.
+// resume makes a paused session receive again, and reports whether it was paused.
 func (s *session) resume() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *session) resume() bool {
 	return true
 }
 
-// settledWithin waits until all that was delivered is settled, or the channel is closed.
+// settledWithin waits until everything that was delivered is settled, or the channel is closed.
 func (s *session) settledWithin(d time.Duration) bool {
 	timeout := time.NewTimer(d)
 	defer timeout.Stop()
@@ -264,7 +264,7 @@ func (s *session) settledWithin(d time.Duration) bool {
 	return true
 }
 
-// giveBack tells the server to deliver no more and gives back what was not delivered.
+// giveBack tells the server to deliver no more and requeues what was not delivered.
 func (s *session) giveBack() {
 	for _, src := range s.sources {
 		_ = s.conn.call(func() error { return s.channel.Cancel(src.queue, false) }) // if it fails the server requeues as well
@@ -284,7 +284,7 @@ func (s *session) giveBack() {
 	}
 }
 
-// release notes that a delivery is settled.
+// release records that a delivery is settled.
 func (s *session) release() {
 	s.mu.Lock()
 	<-s.slots
@@ -299,7 +299,7 @@ func (s *session) release() {
 	}
 }
 
-// end closes the channel, after which all that is unsettled on it is redelivered.
+// end closes the channel, after which unsettled deliveries on it are redelivered.
 func (s *session) end() {
 	if s.channel != nil {
 		_ = s.conn.call(s.channel.Close) // closed in any case

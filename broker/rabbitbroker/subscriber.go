@@ -21,23 +21,23 @@ var (
 
 const maxPrefetch = 65535 // AMQP has 16 bits for it
 
-// reconnect says how long to wait before a connection is made again.
+// reconnect says how long to wait before the next attempt to connect.
 var reconnect = waybill.RetryPolicy{BaseDelay: 100 * time.Millisecond, MaxDelay: 15 * time.Second}
 
 // subscriber receives from the queues of one subscription.
 type subscriber struct {
 	broker *Broker
 	sub    consumer.Subscription
-	last   *session // of the Subscribe before, nil if there was none
+	last   *session // of the previous Subscribe, nil if there was none
 }
 
 // SingleActive implements [contract.SingleActive].
 func (s *subscriber) SingleActive() bool { return s.broker.cfg.SingleActiveConsumer }
 
 // Subscribe implements [contract.Subscriber]. It returns an error if the first connection
-// cannot be made, if the server refuses the topology for good, such as a queue that exists
-// with other arguments, or if the broker is closed; a connection that is lost later is made
-// again for as long as it takes.
+// cannot be made, if the server refuses the topology permanently, for example a queue that
+// exists with other arguments, or if the broker is closed; a connection that is lost later
+// is retried until it is re-established.
 func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	if err := s.validate(prefetch); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (s *subscriber) validate(prefetch int) error {
 	return nil
 }
 
-// session returns that of the Subscribe before if it is paused, else a new one.
+// session returns that of the previous Subscribe if it is paused, else a new one.
 func (s *subscriber) session(ctx context.Context, prefetch int) (*session, error) {
 	last := s.last
 	s.last = nil
@@ -97,7 +97,7 @@ func (s *subscriber) session(ctx context.Context, prefetch int) (*session, error
 }
 
 // open connects, declares what s receives from, and starts to receive. The error is
-// permanent if the server has something of that name and other arguments, else unavailable.
+// permanent if something of that name exists with other arguments, else unavailable.
 func (s *subscriber) open(ctx context.Context, prefetch int) (*session, error) {
 	c, err := s.broker.consumers.get(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *subscriber) open(ctx context.Context, prefetch int) (*session, error) {
 	return nil, s.refusal(err)
 }
 
-// refusal says what an error of declaring or consuming means; nil stays nil.
+// refusal classifies an error of declaring or consuming; nil stays nil.
 func (s *subscriber) refusal(err error) error {
 	if err == nil {
 		return nil

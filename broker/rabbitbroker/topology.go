@@ -16,14 +16,14 @@ import (
 	"github.com/waybill-go/waybill/request"
 )
 
-// topology is the one plan of what exists on the server. Both sides, and [Broker.Apply], declare
-// from it, so that the arguments are the same wherever a thing is declared.
+// topology is the one plan of what exists on the server. Publishers, subscribers and [Broker.Apply]
+// declare from it, so that the arguments are the same wherever a thing is declared.
 type topology struct {
 	exchange     string
 	queueType    string // that is insisted on; "" if what the server has will do
 	singleActive bool
 	deadLetters  string  // exchange and queue for what the server takes out of a queue; "" for none
-	server       version // that is connected to
+	server       version // of the connected server
 }
 
 // address returns the exchange and the routing key that a message goes to.
@@ -64,7 +64,7 @@ func (t topology) subscription(sub consumer.Subscription) []part {
 	return parts
 }
 
-// system is what all of w needs, each part once, in the order in which it can be declared.
+// system is what w needs, each part once, in the order in which it can be declared.
 func (t topology) system(w broker.Wanted) []part {
 	parts := append(t.publishing(), t.deadLetterParts()...)
 	for _, name := range w.Destinations {
@@ -81,8 +81,8 @@ func (t topology) system(w broker.Wanted) []part {
 	})
 }
 
-// deadLetterParts is the exchange for what the server takes out of a queue, with a queue of its name
-// that gets all of it: an exchange without a queue would lose it.
+// deadLetterParts is the exchange for messages that the server removes from a queue, with a queue of
+// its name that gets all of them: an exchange without a queue would lose them.
 func (t topology) deadLetterParts() []part {
 	name := t.deadLetters
 	if name == "" {
@@ -108,8 +108,8 @@ func retryQueue(queue string, ttl time.Duration) string {
 	return retryPrefix(queue) + strconv.FormatInt(ttl.Milliseconds(), 10)
 }
 
-// retryPrefix is what the names of a queue's retry queues begin with. A name that could get
-// too long is cut and made unique again by a hash of the whole.
+// retryPrefix is what the names of a queue's retry queues begin with. A name that could get too long
+// is truncated and made unique again by a hash of the whole.
 func retryPrefix(queue string) string {
 	const suffix, digits, kept = ".retry.", 10, 200
 	if len(queue)+len(suffix)+digits > maxShortString {
@@ -119,9 +119,8 @@ func retryPrefix(queue string) string {
 	return queue + suffix
 }
 
-// ladder holds the delays that exist, shortest first. Each is a queue of its own in which
-// all messages wait equally long, so that none is held up by one before it that waits
-// longer.
+// ladder holds the delays that exist, shortest first. Each is a separate queue in which all messages
+// wait equally long, so that none is blocked by one before it that waits longer.
 var ladder = [...]time.Duration{
 	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
 	time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second,
@@ -129,8 +128,8 @@ var ladder = [...]time.Duration{
 	time.Hour, 3 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 }
 
-// step returns the delay of the ladder to wait for next, and what is left to wait after it.
-// delay is rounded up; only one beyond the longest step leaves something.
+// step returns the delay of the ladder to wait for next, and the remaining delay. delay is rounded
+// up; only one beyond the longest step has a remainder.
 func step(delay time.Duration) (ttl, left time.Duration) {
 	for _, ttl := range ladder {
 		if delay <= ttl {

@@ -23,9 +23,9 @@ type ack struct {
 	id     string
 }
 
-// acker sends acknowledgements, in pipelines one after the other that take all that has come in
-// meanwhile, and again until Redis has answered: to acknowledge twice changes nothing. What has no answer goes behind
-// what has not been sent, because another node of a Cluster may answer while one is away.
+// acker sends acknowledgements, in pipelines one after the other that each take everything that has accumulated
+// meanwhile, and repeats them until Redis has answered: to acknowledge twice changes nothing. Unanswered ones go
+// behind unsent ones, because another node of a Cluster may answer while one is down.
 type acker struct {
 	broker *Broker
 
@@ -51,7 +51,7 @@ func (a *acker) add(r *reader, id string) {
 	}
 }
 
-// send empties the queue. Once the broker is closed it gives up at the first failure.
+// send empties the queue. Once the broker is closed it stops at the first failure.
 func (a *acker) send() {
 	for failures := 0; ; {
 		list := a.next()
@@ -86,7 +86,7 @@ func (a *acker) next() []ack {
 	return list
 }
 
-// again puts back what could not be sent.
+// again requeues what could not be sent.
 func (a *acker) again(list []ack) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,7 +104,7 @@ func (a *acker) end() {
 	a.idle.Broadcast()
 }
 
-// acknowledge sends one XACK for each group, and returns what has no answer.
+// acknowledge sends one XACK for each group, and returns the unanswered ones.
 func (a *acker) acknowledge(list []ack) (left []ack) {
 	ids := make(map[*reader][]string)
 	for _, one := range list {
@@ -124,7 +124,7 @@ func (a *acker) acknowledge(list []ack) (left []ack) {
 		answered[r] = cmd.Err() == nil
 	}
 	if failure != nil && !slices.Contains(slices.Collect(maps.Values(answered)), false) {
-		return list // no connection was made; the commands do not tell
+		return list // no connection was made; the commands do not report that
 	}
 	for r, yes := range answered {
 		if yes {
@@ -134,7 +134,7 @@ func (a *acker) acknowledge(list []ack) (left []ack) {
 	return slices.DeleteFunc(list, func(one ack) bool { return answered[one.reader] })
 }
 
-// drain waits until all is sent, given up, or the time is over.
+// drain waits until everything is sent or abandoned, or the time is over.
 func (a *acker) drain(within time.Duration) {
 	late := false
 	timer := time.AfterFunc(within, func() {

@@ -19,9 +19,9 @@ var (
 	errNotOurs = errors.New("redisbroker: another subscriber has taken the delivery over")
 )
 
-// classify gives an error of the client its kind and says what was being done. What Redis complains
-// of is memory, a role, a login or a setting, and never one message; only a key of another type,
-// which somebody else has made, is about that key.
+// classify gives an error of the client its kind and says what was being done. Errors of Redis
+// concern memory, a role, a login or a setting, and never one message; only a key of another type,
+// which somebody else has created, concerns that key.
 func classify(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -48,19 +48,18 @@ func publishError(err error) error {
 	return classify("publish", err)
 }
 
-// connectionLost is the result of a message whose fate is unknown because the connection ended
-// under it.
+// connectionLost is the result of a message whose outcome is unknown because the connection ended.
 func connectionLost() error {
 	return unconfirmed(waybill.ErrConnectionLost)
 }
 
-// unconfirmed is the result of a message that Redis may have or not, and why that is not known.
+// unconfirmed is the result of a message that Redis may have or not; why says why that is unknown.
 func unconfirmed(why error) error {
 	return waybill.UnavailableError(fmt.Errorf("redisbroker: no confirmation: %w", why))
 }
 
 // connectionEnded reports whether err says that an established connection has ended: neither that
-// none could be made, nor that the time was up.
+// none could be made, nor a timeout.
 func connectionEnded(err error) bool {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -69,16 +68,16 @@ func connectionEnded(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrClosed)
 }
 
-// noAnswer reports whether err says that the time was up on an established connection.
+// noAnswer reports whether err is a timeout on an established connection.
 func noAnswer(err error) bool {
 	var op *net.OpError
 	if errors.As(err, &op) {
 		return op.Op != "dial" && op.Timeout()
 	}
-	return errors.Is(err, os.ErrDeadlineExceeded) // the client's look whether a connection still lasts names no operation
+	return errors.Is(err, os.ErrDeadlineExceeded) // the client's check whether a connection is still open names no operation
 }
 
-// failed reports whether err ends a pipeline: no answer of Redis, but of the way to it.
+// failed reports whether err ends a pipeline: it comes from the connection, not from Redis.
 func failed(err error) bool {
 	if err == nil {
 		return false
@@ -87,7 +86,7 @@ func failed(err error) bool {
 	return !errors.As(err, &answer)
 }
 
-// gone reports whether err says that a stream or its group is not there.
+// gone reports whether err says that a stream or its group does not exist.
 func gone(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "NOGROUP") || strings.Contains(err.Error(), "no such key"))
 }

@@ -10,7 +10,7 @@ import (
 type batch struct {
 	*results.Set
 	ctx  context.Context
-	lost bool // the connection ended under it; guarded by the lock of the publisher
+	lost bool // the connection ended meanwhile; guarded by the lock of the publisher
 }
 
 func newBatch(ctx context.Context, n int) *batch { return &batch{Set: results.New(n), ctx: ctx} }

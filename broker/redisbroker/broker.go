@@ -28,8 +28,8 @@ const (
 // Broker is a connection to Redis. It is safe for concurrent use.
 type Broker struct {
 	cfg       Config
-	client    redis.UniversalClient // for all that is answered at once
-	reads     redis.UniversalClient // for reads that wait for messages, a connection each
+	client    redis.UniversalClient // for commands that are answered at once
+	reads     redis.UniversalClient // for blocking reads, a connection each
 	publisher *publisher
 	acker     *acker
 
@@ -41,10 +41,10 @@ type Broker struct {
 	open map[*delivery]struct{} // received and not settled
 }
 
-// Open connects to Redis and makes sure that it takes writes. What is wrong with cfg is an
-// [*waybill.InvalidError]. A server that does not answer, or refuses, is no error: it is logged, and
-// each use of the broker is unavailable until the server takes it. Connections are made when they are
-// needed, for as long as the broker is not closed.
+// Open connects to Redis and makes sure that it accepts writes. An invalid cfg is an
+// [*waybill.InvalidError]. A server that does not answer, or refuses, is not an error: it is logged,
+// and each use of the broker fails as unavailable until the server accepts it. Connections are made
+// when they are needed, until the broker is closed.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -62,14 +62,14 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	if err := opening.Tolerate(cfg.Log, "Redis", cfg.hosts(), b.Ping(ctx)); err != nil {
-		_ = b.Close() // it was never in use
+		_ = b.Close() // it was never used
 		return nil, err
 	}
 	return b, nil
 }
 
-// Publisher returns the publishing side. What is not confirmed is unavailable, wrapping
-// [waybill.ErrConnectionLost] if the connection ended under it.
+// Publisher returns the publishing side. Unconfirmed messages are unavailable, wrapping
+// [waybill.ErrConnectionLost] if the connection ended meanwhile.
 func (b *Broker) Publisher() contract.Publisher { return b.publisher }
 
 // Subscriber returns a receiver for the group named by s.
@@ -77,8 +77,8 @@ func (b *Broker) Subscriber(s consumer.Subscription) contract.Subscriber {
 	return &subscriber{broker: b, subscription: s}
 }
 
-// Ping writes a key that expires within a second, so that a server that is full, read-only or cannot
-// write its files is seen. The error is unavailable.
+// Ping writes a key that expires within a second, to detect a server that is full, read-only or
+// cannot write its files. The error is unavailable.
 func (b *Broker) Ping(ctx context.Context) error {
 	if err := b.ready(ctx); err != nil {
 		return err
@@ -86,23 +86,23 @@ func (b *Broker) Ping(ctx context.Context) error {
 	return classify("ping", b.client.Set(ctx, b.cfg.Prefix+"ping", "", time.Second).Err())
 }
 
-// Close sends what was acknowledged, gives back what was delivered and not settled, so that it is
-// redelivered at once, and ends the connections. It waits a few seconds at most; what it could not
-// give back by then is taken over after ClaimAfter. Running Subscribes return with an unavailable
-// error. Close always returns nil.
+// Close sends pending acknowledgements, releases unsettled deliveries, so that they are redelivered
+// at once, and ends the connections. It waits a few seconds at most; what it could not release by
+// then is taken over after ClaimAfter. Running Subscribes return with an unavailable error. Close
+// always returns nil.
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		close(b.done)
 		b.awaitReaders()
 		b.acker.drain(closeTimeout)
 		b.giveBackAll()
-		_ = b.reads.Close() // what is under way fails
+		_ = b.reads.Close() // what is in progress fails
 		_ = b.client.Close()
 	})
 	return nil
 }
 
-// awaitReaders waits until nothing is received any more.
+// awaitReaders waits until nothing is received any longer.
 func (b *Broker) awaitReaders() {
 	ended := make(chan struct{})
 	go func() {
@@ -115,7 +115,7 @@ func (b *Broker) awaitReaders() {
 	}
 }
 
-// giveBackAll lets others of the groups have the deliveries that are still open.
+// giveBackAll releases open deliveries to the other members of their groups.
 func (b *Broker) giveBackAll() {
 	b.mu.Lock()
 	list := slices.Collect(maps.Keys(b.open))
@@ -123,7 +123,7 @@ func (b *Broker) giveBackAll() {
 	b.giveBack(list)
 }
 
-// giveBack lets other subscribers have what is not settled. A reply destination has no others.
+// giveBack releases unsettled deliveries to other subscribers. A reply destination has none.
 func (b *Broker) giveBack(list []*delivery) {
 	type owner struct {
 		source
@@ -143,7 +143,7 @@ func (b *Broker) giveBack(list []*delivery) {
 	}
 }
 
-// wait lets entries that belong to a consumer wait, and returns how many did belong to it.
+// wait defers entries that belong to a consumer, and returns how many did belong to it.
 func (b *Broker) wait(ctx context.Context, s source, name string, delay time.Duration, ids ...string) (int, error) {
 	args := []any{s.group, name, waiting, ceilMilliseconds(delay)}
 	for _, id := range ids {

@@ -24,8 +24,8 @@ func (b *Broker) Capabilities() broker.Capabilities {
 }
 
 // Redelivery implements [consumer.Redeliverer]: a stream keeps a message until its groups have
-// acknowledged it, and takes one that is published twice for two.
+// acknowledged it, and treats one that is published twice as two.
 func (b *Broker) Redelivery() consumer.Redelivery { return consumer.Redelivery{Unbounded: true} }
 
-// Redelivery is that of the broker.
+// Redelivery returns that of the broker.
 func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }

@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/internal/redisurl"
 )
 
-// Config says how to reach Redis and how streams are used.
+// Config configures how to reach Redis and how streams are used.
 type Config struct {
 	// URL is redis://user:password@host:port/number, or rediss:// for TLS. A Cluster names its
 	// further nodes as parameters addr=host:port. With the parameter master_name all hosts are
@@ -23,9 +23,9 @@ type Config struct {
 	// sentinel_username and sentinel_password are for the Sentinels. Required unless Options is set.
 	URL string
 
-	// Options is used instead of URL, for TLS of one's own and so on. MaxRetries and
-	// ContextTimeoutEnabled are set by the broker, which repeats nothing whose outcome is not
-	// known. Optional.
+	// Options is used instead of URL, for custom TLS settings, for example. MaxRetries and
+	// ContextTimeoutEnabled are set by the broker, which repeats nothing whose outcome is unknown.
+	// Optional.
 	Options *redis.UniversalOptions
 
 	// Prefix begins the name of each key. Any text of up to 100 bytes without braces and NUL.
@@ -46,12 +46,12 @@ type Config struct {
 	// 15 seconds. Optional; the default is 30 seconds.
 	ClaimAfter time.Duration
 
-	// KeepFor is for how long an entry stays in its stream although all groups are done with it:
-	// for groups that come later, and for other readers. It is at least a millisecond.
-	// Optional; the default is no longer than needed.
+	// KeepFor is how long an entry stays in its stream although all groups have acknowledged it: for
+	// later groups, and for other readers. It is at least a millisecond. Optional; by default
+	// entries stay no longer than needed.
 	KeepFor time.Duration
 
-	// Log takes a record if the server does not answer [Open]. Optional; the default is
+	// Log receives a record if the server does not answer [Open]. Optional; the default is
 	// [slog.Default].
 	Log *slog.Logger
 }
@@ -148,7 +148,7 @@ func (c Config) universal() (*redis.UniversalOptions, error) {
 	return redisurl.Sentinels(c.URL)
 }
 
-// hosts is where Redis is, for the log.
+// hosts returns the addresses of Redis, for the log.
 func (c Config) hosts() string {
 	if c.Options != nil {
 		return strings.Join(c.Options.Addrs, ",")
@@ -160,7 +160,7 @@ func (c Config) hosts() string {
 	return u.Host
 }
 
-// errURL does not tell what the client library found wrong, which may quote a password.
+// errURL does not include the client library's error, which may quote a password.
 var errURL = invalidf("URL", "is not redis://user:password@host:port/number, or a parameter of it is not known")
 
 func invalidf(field, format string, args ...any) error {

@@ -46,8 +46,8 @@ func (d *delivery) Ack(context.Context) error {
 	return nil
 }
 
-// Retry returns nil also if another subscriber has taken the delivery over meanwhile. If Redis was
-// not told, the message comes back after ClaimAfter, be that before or after delay.
+// Retry returns nil even if another subscriber has taken the delivery over meanwhile. If Redis was
+// not reached, the message is redelivered after ClaimAfter, whether that is before or after delay.
 func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
 	if err := d.settle("retry"); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (d *delivery) Extend(ctx context.Context) error {
 	return classify("extend a delivery", err)
 }
 
-// hand notes that d is passed on, unless Close has given it back.
+// hand records that d is passed on, unless Close has released it.
 func (d *delivery) hand() bool {
 	if d.done.Load() {
 		return false
@@ -94,7 +94,7 @@ func (d *delivery) settle(doing string) error {
 	return nil
 }
 
-// take settles a delivery that is to be given back, and reports whether it was open.
+// take settles a delivery that is to be released, and reports whether it was open.
 func (d *delivery) take() bool {
 	if d.done.Swap(true) {
 		return false

@@ -21,8 +21,8 @@ const (
 
 var attributes = cloudevents.NewBinding(attributePrefix)
 
-// encode returns the fields of an entry and their values in turn, and how many bytes they have. It
-// copies the payload, which belongs to the caller again before the entry may be written.
+// encode returns the fields of an entry, alternating with their values, and their size in bytes.
+// It copies the payload, because the caller may reuse it before the entry is written.
 func encode(m *waybill.Message, structured bool) (fields []string, size int) {
 	fields = make([]string, 0, 2*(12+len(m.Headers))) // most messages have no more
 	put := func(name, value string) {

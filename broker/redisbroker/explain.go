@@ -11,8 +11,8 @@ import (
 
 var _ broker.Explainer = (*Broker)(nil)
 
-// Explain implements [broker.Explainer]. It reads the settings of one server, in a Cluster of any
-// node. What a user without the right to CONFIG GET may not read has no value.
+// Explain implements [broker.Explainer]. It reads the settings of one server, in a Cluster those
+// of any node. Settings that a user without the right to CONFIG GET may not read have no value.
 func (b *Broker) Explain(ctx context.Context, _ string) ([]guarantee.Fact, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func persistence(appendonly, appendfsync string) []guarantee.Fact {
 	return []guarantee.Fact{file, sync}
 }
 
-// eviction returns what becomes of streams when the memory is full. They have no time to live, so
-// only the policies for all keys remove them.
+// eviction returns what happens to streams when the memory is full. They have no TTL, so only the
+// policies for all keys remove them.
 func eviction(policy string) guarantee.Fact {
 	f := guarantee.Fact{About: guarantee.Durability, Setting: "maxmemory-policy", Value: policy}
 	switch {
@@ -84,7 +84,7 @@ func (b *Broker) replication() guarantee.Fact {
 	return f
 }
 
-// properties are what no setting of the server changes.
+// properties are the facts that no setting of the server changes.
 func (b *Broker) properties() []guarantee.Fact {
 	return []guarantee.Fact{
 		{About: guarantee.Order, Means: "a group with one replica receives in the order of publishing; several replicas share the messages without regard to keys, and a retried message comes later"},

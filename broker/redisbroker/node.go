@@ -7,15 +7,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// nodePart is what of a pipeline goes to one node, in its order.
+// nodePart is the part of a pipeline for one node, in order.
 type nodePart struct {
 	client redis.Cmdable
 	list   []*outgoing
 	err    error // the node is not known
 }
 
-// byNode divides a pipeline among the nodes of a Cluster. The client library could do so itself, but
-// it repeats on another connection what it has no answer to.
+// byNode divides a pipeline among the nodes of a Cluster. The client library could do so itself, but it repeats
+// unanswered commands on another connection.
 func (b *Broker) byNode(ctx context.Context, list []*outgoing) []nodePart {
 	cluster, ok := b.client.(*redis.ClusterClient)
 	if !ok {
@@ -39,8 +39,8 @@ func (b *Broker) byNode(ctx context.Context, list []*outgoing) []nodePart {
 	return parts
 }
 
-// lookAgain asks which node has which slots, after one has not answered, has said that it has them no longer, or that it has
-// lost the others, who may have put another one in its stead: the client library would send to it for ten seconds more.
+// lookAgain asks which node has which slots, after one has not answered, has said that it no longer has them, or that
+// it has lost the others, which may have replaced it: the client library would send to it for ten seconds more.
 func (b *Broker) lookAgain(ctx context.Context, err error) {
 	cluster, ok := b.client.(*redis.ClusterClient)
 	if ok && (failed(err) || slices.ContainsFunc([]string{"MOVED", "ASK", "CLUSTERDOWN"}, func(p string) bool { return redis.HasErrorPrefix(err, p) })) {

@@ -19,20 +19,20 @@ const (
 	maxPipeline      = 1000
 	maxPipelineBytes = 4 << 20
 
-	// replicaTimeout is for how long Redis waits for replicas. It is shorter than the client's
-	// patience with an answer.
+	// replicaTimeout is how long Redis waits for replicas. It is shorter than the client's read
+	// timeout.
 	replicaTimeout = 2 * time.Second
 )
 
-// publisher writes what several calls of Send hand over one pipeline after the other, so that all
-// of it stays in order; a pipeline takes all that has come in meanwhile.
+// publisher writes the messages of several calls of Send in one pipeline after the other, so that
+// all of them stay in order; a pipeline takes everything that has accumulated meanwhile.
 type publisher struct {
 	broker *Broker
 
 	mu      sync.Mutex
 	queue   []*outgoing
 	writing bool // a goroutine empties the queue
-	lost    int  // batches that the connection ended under, and whose senders have yet to learn of it
+	lost    int  // batches whose connection ended, and whose senders have yet to learn of it
 }
 
 // outgoing is one message that is to be written.
@@ -40,7 +40,7 @@ type outgoing struct {
 	batch  *batch
 	index  int
 	stream string
-	reply  bool // its stream may be gone, with whoever has asked
+	reply  bool // its stream may be gone, with the requester
 	size   int
 	cmd    redis.StringCmd
 }
@@ -77,8 +77,8 @@ func (p *publisher) newOutgoing(b *batch, i int, m contract.Outgoing) *outgoing 
 	return o
 }
 
-// xadd returns the arguments of a command that adds an entry. They are pointers where that spares an
-// allocation for each string.
+// xadd returns the arguments of a command that adds an entry. They are pointers where that saves an
+// allocation per string.
 func xadd(stream *string, fields []string) []any {
 	args := append(make([]any, 0, 4+len(fields)), "xadd", stream, "nomkstream", "*")
 	for i := range fields {
@@ -103,7 +103,7 @@ func (p *publisher) add(b *batch, list []*outgoing) {
 	}
 }
 
-// learned tells that the sender of b has its results.
+// learned records that the sender of b has its results.
 func (p *publisher) learned(b *batch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,8 +126,8 @@ func (p *publisher) write() {
 	}
 }
 
-// next takes a pipeline's worth from the queue, without what nobody waits for any more. It returns
-// none, and the goroutine must end, when the queue is empty.
+// next takes up to one pipeline from the queue, without messages that nobody waits for any longer.
+// It returns none, and the goroutine must end, when the queue is empty.
 func (p *publisher) next() []*outgoing {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +153,7 @@ func (p *publisher) next() []*outgoing {
 }
 
 // publish writes list, one pipeline for each node, and resolves what Redis answers. The error says
-// that the way to Redis has failed.
+// that the connection to Redis has failed.
 func (p *publisher) publish(list []*outgoing) error {
 	ctx, cancel := deadlineOf(list)
 	defer cancel()
@@ -200,7 +200,7 @@ func (p *publisher) pipeline(ctx context.Context, n nodePart) error {
 	var ended error
 	for _, o := range n.list {
 		err := o.cmd.Err()
-		if err == nil && o.cmd.Val() == "" { // no connection was made; the commands do not tell
+		if err == nil && o.cmd.Val() == "" { // no connection was made; the commands do not report that
 			err = failure
 		}
 		switch {
@@ -231,8 +231,8 @@ func (p *publisher) enough(wait *redis.Cmd) error {
 	return nil
 }
 
-// fail gives the error of a pipeline to what is left of it. If the connection ended under it, all
-// that is queued behind it fails too, so that nothing passes what was lost.
+// fail gives the error of a pipeline to the rest of it. If the connection ended, everything queued
+// behind it fails too, so that nothing overtakes what was lost.
 func (p *publisher) fail(list []*outgoing, err error) {
 	result := publishError(err)
 	p.mu.Lock()

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// pollInterval is how long a read waits for new messages, and how often a reader asks for what
-	// is due or was left by others.
+	// pollInterval is how long a read waits for new messages, and how often a reader asks for entries that
+	// are due or were abandoned by others.
 	pollInterval = 500 * time.Millisecond
 
-	// trimInterval is how often a reader removes what all groups are done with.
+	// trimInterval is how often a reader removes what all groups have acknowledged.
 	trimInterval = time.Second
 
-	// maxRead is how many entries are asked for at a time, however many there is room for.
+	// maxRead is how many entries are requested at once, even if there is room for more.
 	maxRead = 500
 
 	maxBackoff = 5 * time.Second
 )
 
-// backoff returns how long to wait after so many failures in a row: from 50 ms on, ±20 %.
+// backoff returns how long to wait after the given number of failures in a row: from 50 ms on, ±20 %.
 func backoff(failures int) time.Duration {
 	d := min(50*time.Millisecond<<min(failures-1, 10), maxBackoff)
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
@@ -45,22 +45,22 @@ type reader struct {
 
 	// Used while receiving only.
 	claimed bool // has claimed once
-	owed    int  // given back before that, and still to come
+	owed    int  // given back before that, and still to be read
 
 	mu    sync.Mutex
 	held  int       // deliveries that are not settled
-	due   time.Time // when to ask for what waits and what lapsed
+	due   time.Time // when to ask for what is due and what has expired
 	acked bool      // something was acknowledged since the last trim
 }
 
-// room returns how many entries may be asked for.
+// room returns how many entries may be requested.
 func (r *reader) room() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return min(r.share-r.held, maxRead)
 }
 
-// settled takes one delivery away.
+// settled removes one delivery.
 func (r *reader) settled(d *delivery) {
 	r.broker.settled(d)
 	r.mu.Lock()
@@ -72,7 +72,7 @@ func (r *reader) settled(d *delivery) {
 	}
 }
 
-// progressed notes that something was acknowledged.
+// progressed records that something was acknowledged.
 func (r *reader) progressed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,8 +95,8 @@ func (r *reader) untilDue() time.Duration {
 	return time.Until(r.due)
 }
 
-// receive reads until ctx is done. What was given back before goes before what is new; after that, what is
-// due or lapsed and what is new take turns.
+// receive reads until ctx is done. Entries that were given back before come before new ones; after that,
+// due or expired entries and new ones alternate.
 func (r *reader) receive(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
 		err := r.claim(ctx)
@@ -108,7 +108,7 @@ func (r *reader) receive(ctx context.Context) {
 			continue
 		}
 		failures++
-		if err = r.mend(ctx, err); err != nil && !waybill.IsUnavailable(err) {
+		if err = r.recreate(ctx, err); err != nil && !waybill.IsUnavailable(err) {
 			r.run.queue.Fail(err)
 			return
 		}
@@ -119,8 +119,8 @@ func (r *reader) receive(ctx context.Context) {
 	}
 }
 
-// mend makes stream and group anew if they are gone. It returns what is still wrong.
-func (r *reader) mend(ctx context.Context, err error) error {
+// recreate recreates stream and group if they are gone. It returns the remaining error.
+func (r *reader) recreate(ctx context.Context, err error) error {
 	if gone(err) {
 		err = r.broker.declare(ctx, r.source)
 	}
@@ -141,7 +141,7 @@ func (r *reader) awaitRoom(ctx context.Context) int {
 	return 0
 }
 
-// claim asks for what is due and what others have left, if it is time to.
+// claim asks for entries that are due and those that others have abandoned, if it is time to.
 func (r *reader) claim(ctx context.Context) error {
 	if r.untilDue() > 0 {
 		return nil
@@ -187,7 +187,7 @@ func (r *reader) read(ctx context.Context) error {
 	}
 	block := min(r.untilDue(), pollInterval)
 	if block < time.Millisecond {
-		block = -1 // 0 would be for ever
+		block = -1 // 0 would be forever
 	}
 	command, cancel := context.WithTimeout(context.Background(), max(block, 0)+commandTimeout)
 	defer cancel()
@@ -219,7 +219,7 @@ func (r *reader) deliver(entries []redis.XMessage, redelivered bool) {
 	r.run.queue.Push(list...)
 }
 
-// trim removes from the stream what all groups are done with, if this one has come further.
+// trim removes from the stream what all groups have acknowledged, if this one has advanced.
 func (r *reader) trim(ctx context.Context) error {
 	r.mu.Lock()
 	acked := r.acked
@@ -256,7 +256,7 @@ func parseClaim(reply []any) (next time.Duration, left int, entries []redis.XMes
 	return time.Duration(ms) * time.Millisecond, int(n), entries, nil
 }
 
-// parseEntry reads an id and a list of fields and values in turn.
+// parseEntry reads an id and a list of alternating fields and values.
 func parseEntry(item any) (redis.XMessage, error) {
 	pair, ok := item.([]any)
 	if !ok || len(pair) != 2 {

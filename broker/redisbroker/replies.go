@@ -34,7 +34,7 @@ func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Su
 // replies reports whether s is a reply destination.
 func (s source) replies() bool { return request.IsAddress(s.to) }
 
-// prolong lets a reply destination exist for longer.
+// prolong extends the expiry of a reply destination.
 func (b *Broker) prolong(ctx context.Context, s source) error {
 	return classify("prolong a reply destination", b.client.PExpire(ctx, s.stream, request.Expiry).Err())
 }

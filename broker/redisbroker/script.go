@@ -3,9 +3,9 @@ package redisbroker
 import "github.com/redis/go-redis/v9"
 
 // Each script works on the keys of one address, so that Cluster runs it on one node. KEYS[1] is the
-// stream, KEYS[2] the sorted set of what waits; ARGV[1] is the group.
+// stream, KEYS[2] the sorted set of waiting entries; ARGV[1] is the group.
 
-// fieldsLua turns a reply of XINFO, names and values in turn, into a table.
+// fieldsLua turns a reply of XINFO, alternating names and values, into a table.
 const fieldsLua = `
 local function fields(reply)
   local t = {}
@@ -14,10 +14,10 @@ local function fields(reply)
 end
 `
 
-// claimScript gives entries to the consumer ARGV[2], ARGV[4] at most: first what waited under the
-// name ARGV[3] and is due, by due time, then what others have neither settled nor extended for
-// ARGV[5] milliseconds. What waits is left alone unless the set of due times is lost. Consumers that
-// hold nothing and have not been seen for an hour are removed. It returns in how many milliseconds
+// claimScript gives entries to the consumer ARGV[2], ARGV[4] at most: first those that waited under the
+// name ARGV[3] and are due, by due time, then those that others have neither settled nor extended for
+// ARGV[5] milliseconds. Waiting entries are not touched unless the set of due times is lost. Consumers
+// that hold nothing and have not been seen for an hour are removed. It returns in how many milliseconds
 // the next entry is due, -1 for none, how many that were given back are left, and the entries.
 var claimScript = redis.NewScript(fieldsLua + `
 local time = redis.call('TIME')
@@ -53,9 +53,9 @@ if next == 0 then left = #redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', 0) end
 return {next, left, entries}
 `)
 
-// waitScript lets the entries ARGV[5] and so on wait for ARGV[4] milliseconds, if they still belong
-// to the consumer ARGV[2]. They then belong to ARGV[3]. Without a delay they are given back: they have a
-// turn instead of a due time, below zero, by their place in the stream; of entries that were added in one
+// waitScript defers the entries ARGV[5] and so on by ARGV[4] milliseconds, if they still belong to the
+// consumer ARGV[2]. They then belong to ARGV[3]. Without a delay they are given back: instead of a due
+// time they have a rank below zero, by their position in the stream; of entries that were added in one
 // millisecond that is exact for the first 1024. It returns how many there were.
 var waitScript = redis.NewScript(`
 local time = redis.call('TIME')
@@ -75,8 +75,8 @@ end
 return n
 `)
 
-// extendScript begins anew the time after which the entries ARGV[3] and so on are taken over, if
-// they still belong to the consumer ARGV[2]. It returns how many there were.
+// extendScript restarts the time after which the entries ARGV[3] and so on are taken over, if they still
+// belong to the consumer ARGV[2]. It returns how many there were.
 var extendScript = redis.NewScript(`
 local n = 0
 for i = 3, #ARGV do
@@ -89,9 +89,9 @@ return n
 `)
 
 // trimScript removes the entries that all groups have received and acknowledged, those of the last
-// ARGV[1] milliseconds excepted. For each group the first entry to keep is the oldest that is
-// pending, which what waits is too, or else the one behind the last that it received. It returns
-// how many were removed.
+// ARGV[1] milliseconds excepted. For each group the first entry to keep is the oldest pending one,
+// waiting ones included, or else the one behind the last that it received. It returns how many were
+// removed.
 var trimScript = redis.NewScript(fieldsLua + `
 local function split(id) return string.match(id, '^(%d+)-(%d+)$') end
 local function less(a, b) -- numbers of up to 20 digits, which Lua's cannot hold

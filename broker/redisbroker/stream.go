@@ -8,12 +8,12 @@ const (
 	// sharedGroup is the one group of a destination.
 	sharedGroup = "waybill"
 
-	// waiting is the consumer that owns what waits for a retry.
+	// waiting is the consumer that owns entries that wait for a retry.
 	waiting = "(waiting)"
 )
 
-// topicStream and destinationStream return the key of a stream. What stands in the braces decides
-// the slot of a Cluster, for this key and those that begin with it.
+// topicStream and destinationStream return the key of a stream. The text in braces decides the
+// slot of a Cluster, for this key and those that begin with it.
 func topicStream(prefix, topic string) string    { return prefix + "{topic:" + topic + "}" }
 func destinationStream(prefix, to string) string { return prefix + "{to:" + to + "}" }
 
@@ -31,7 +31,7 @@ type source struct {
 	group     string
 }
 
-// waitingKey is the sorted set of what waits for a retry, by the time when it is due.
+// waitingKey is the sorted set of the entries that wait for a retry, by due time.
 func (s source) waitingKey() string { return s.stream + ":waiting:" + s.group }
 
 // keys are the keys of the scripts that move deliveries.

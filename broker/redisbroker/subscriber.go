@@ -19,10 +19,10 @@ type subscriber struct {
 	subscription consumer.Subscription
 }
 
-// Subscribe makes streams and groups that are missing, and receives from them. The prefetch is
-// divided among the subscription's addresses. It returns an error if the subscription or prefetch is
-// wrong or a key is no stream; and, unavailable, if Redis does not answer at first, and once the
-// broker is closed. It returns up to half a second after ctx is done.
+// Subscribe creates missing streams and groups, and receives from them. The prefetch is divided
+// among the subscription's addresses. It returns an error if the subscription or prefetch is wrong
+// or a key is not a stream; and, unavailable, if Redis does not answer at first, and once the broker
+// is closed. It returns up to half a second after ctx is done.
 func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	sources, err := sourcesOf(s.broker.cfg.Prefix, s.subscription)
 	if err != nil {
@@ -58,7 +58,7 @@ func newRun(b *Broker, prefetch int) *run {
 	return &run{broker: b, queue: handover.New(prefetch, (*delivery).hand)}
 }
 
-// declare makes what is missing of a source.
+// declare creates what is missing of a source.
 func (r *run) declare(ctx context.Context, s source) error {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
@@ -93,7 +93,7 @@ func (r *run) start(sources []source, prefetch int) {
 	})
 }
 
-// consumerName is new for each Subscribe and tells where it runs.
+// consumerName returns a new name for each Subscribe, which tells where it runs.
 func consumerName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -102,8 +102,8 @@ func consumerName() string {
 	return fmt.Sprintf("%s-%s", host, waybill.NewID())
 }
 
-// tend trims the streams and keeps what waits in the queue from being taken over. What fails is done
-// the next time.
+// tend trims the streams and keeps deliveries in the queue from being taken over. What fails is
+// repeated the next time.
 func (r *run) tend(ctx context.Context) {
 	tick := time.NewTicker(trimInterval)
 	defer tick.Stop()
@@ -150,7 +150,7 @@ func (r *run) extendQueue(ctx context.Context) {
 	}
 }
 
-// stop ends the readers and gives back what was not passed on.
+// stop ends the readers and releases what was not passed on.
 func (r *run) stop() {
 	r.quit()
 	r.working.Wait()

@@ -40,8 +40,8 @@ func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, erro
 	return steps, nil
 }
 
-// Apply implements [broker.Topology]. A stream that nobody subscribes to takes messages once it is
-// there, and keeps them for the groups to come.
+// Apply implements [broker.Topology]. A stream without groups accepts messages once it exists, and
+// keeps them for later groups.
 func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
 	steps, err := b.Plan(ctx, w)
 	if err != nil {
@@ -134,7 +134,7 @@ func (b *Broker) planStream(ctx context.Context, s wantedStream) ([]broker.Step,
 	return steps, nil
 }
 
-// create makes what is missing of one stream.
+// create creates what is missing of one stream.
 func (b *Broker) create(ctx context.Context, s wantedStream) error {
 	if len(s.groups) == 0 {
 		return b.createStream(ctx, s.stream)
@@ -147,7 +147,7 @@ func (b *Broker) create(ctx context.Context, s wantedStream) error {
 	return nil
 }
 
-// createStream makes an empty stream, which Redis does for a group only.
+// createStream creates an empty stream, which Redis does only for a group.
 func (b *Broker) createStream(ctx context.Context, stream string) error {
 	const passing = "(created)"
 	if err := b.createGroup(ctx, stream, passing); err != nil {
@@ -156,7 +156,7 @@ func (b *Broker) createStream(ctx context.Context, stream string) error {
 	return classify("create a stream", b.client.XGroupDestroy(ctx, stream, passing).Err())
 }
 
-// declare makes the stream and the group of a source, if they are missing.
+// declare creates the stream and the group of a source, if they are missing.
 func (b *Broker) declare(ctx context.Context, s source) error {
 	err := b.createGroup(ctx, s.stream, s.group)
 	if err == nil && s.replies() {

@@ -9,23 +9,23 @@ import (
 	"github.com/waybill-go/waybill/push"
 )
 
-// connections tells the hub of the clients that come and go. It implements
+// connections notifies the hub of clients that connect and disconnect. It implements
 // signalr.HubLifetimeManager; the methods that send to several clients are the hub's work.
 type connections struct{ hub *push.Hub }
 
 const (
-	writeTimeout = 10 * time.Second // for one message on its way to a client's socket
-	closeTimeout = 2 * time.Second  // for telling a client that it is disconnected
+	writeTimeout = 10 * time.Second // for writing one message to a client's socket
+	closeTimeout = 2 * time.Second  // for notifying a client that it is disconnected
 )
 
-// requestOf returns what a connection was made of.
+// requestOf returns the request of a connection.
 func requestOf(conn signalr.HubConnection) (request, bool) {
 	from, ok := conn.Context().Value(requestKey{}).(request)
 	return from, ok
 }
 
-// OnConnected serves a client in the background, until its context ends. One that the hub does
-// not serve any more is disconnected.
+// OnConnected serves a client in the background, until its context ends. One that the hub no
+// longer serves is disconnected.
 func (c connections) OnConnected(conn signalr.HubConnection) {
 	from, ok := requestOf(conn)
 	if !ok { // cannot happen: each comes through Handler.ServeHTTP

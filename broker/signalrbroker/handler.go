@@ -17,13 +17,13 @@ type Handler struct {
 	signalr http.Handler
 }
 
-// Config says what the SignalR endpoint is like. Who may connect is up to the hub.
+// Config configures the SignalR endpoint. The hub decides who may connect.
 type Config struct {
 	// Path is where the handler is mounted, such as "/push"; clients also use what is below.
 	// Required.
 	Path string
 
-	// AllowedOrigins are those of the hub's Config; WebSockets have a check of their own. Optional.
+	// AllowedOrigins are those of the hub's Config; WebSockets are checked separately. Optional.
 	AllowedOrigins []string
 }
 
@@ -58,14 +58,15 @@ func New(ctx context.Context, hub *push.Hub, cfg Config) (*Handler, error) {
 	return &Handler{hub: hub, signalr: mux}, nil
 }
 
-// maxReceived is the size of what a client may send, which is no more than handshakes and pings.
+// maxReceived is the largest message that a client may send, which sends no more than handshakes
+// and pings.
 const maxReceived = 4 << 10
 
-// request is what a connection is made of, kept in its context.
+// request is the request of a connection, kept in its context.
 type request struct {
 	grant       push.Grant
 	lastEventID string
-	end         context.CancelFunc // ends the connection, even under a write that does not return
+	end         context.CancelFunc // ends the connection, even during a write that does not return
 }
 
 type requestKey struct{}

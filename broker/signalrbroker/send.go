@@ -12,9 +12,9 @@ import (
 	"github.com/waybill-go/waybill/push"
 )
 
-// Meta is the second argument of a message, by its CloudEvents names where it has some.
+// Meta is the second argument of a message, with CloudEvents names where they exist.
 type Meta struct {
-	ID            string            `json:"id"` // also what a client says as its last event
+	ID            string            `json:"id"` // also sent by a client as its last event id
 	Type          string            `json:"type"`
 	Source        string            `json:"source,omitempty"`
 	Topic         string            `json:"topic"`
@@ -37,7 +37,7 @@ func send(conn signalr.HubConnection, e push.Event) error {
 		payload, inBase64 := argument(e.Message.Payload)
 		return conn.SendInvocation("", e.Message.Type, []any{payload, metaOf(e.Message, inBase64)})
 	}
-	return nil // the library sends signs of life itself
+	return nil // the library sends keep-alives itself
 }
 
 // argument returns a payload as the value of an argument.

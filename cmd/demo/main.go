@@ -1,4 +1,4 @@
-// The command demo shows Waybill at work, as "waybill demo" does, and links only what that
+// The command demo demonstrates Waybill, as "waybill demo" does, and links only what that
 // needs: SQLite and an embedded NATS server.
 package main
 

@@ -1,5 +1,5 @@
-// Command first is a whole service: an order and its message commit together, and billing
-// handles the message once.
+// Command first is a complete service: an order and its message commit together, and
+// billing handles the message once.
 package main
 
 import (

@@ -36,8 +36,7 @@ func (sh *shop) count(ctx context.Context) (c counts, err error) {
 	return c, err
 }
 
-// patience is enough for what two minutes without a broker leave behind, on a machine with other
-// work to do.
+// patience is enough for the backlog of two minutes without a broker, on a busy machine.
 const patience = 10 * time.Minute
 
 // until waits until the tables are as they should be.

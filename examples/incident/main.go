@@ -1,12 +1,12 @@
-// Command incident stages an incident and ends it by the commands of docs/runbooks.md. A shop
-// sells all the while; then the broker is away, one order is poison for billing, and shipping is
-// too slow. An operator looks, with the program waybill, mends, and looks again. In the end a
-// ledger shows that each order was invoiced and shipped once.
+// Command incident stages an incident and resolves it with the commands of docs/runbooks.md. A
+// shop sells continuously; then the broker is down, one order is poison for billing, and
+// shipping is too slow. An operator looks with the program waybill, fixes the problem, and looks
+// again. Finally a ledger shows that each order was invoiced and shipped once.
 //
 //	go run ./examples/incident
 //
-// It needs PostgreSQL and NATS ("make services") and uses a schema and a stream of its own.
-// With -outage 2m the broker is away for two minutes.
+// It needs PostgreSQL and NATS ("make services") and uses its own schema and stream. With
+// -outage 2m the broker is down for two minutes.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// settings are what the flags say.
+// settings are the flags.
 type settings struct {
 	store, broker, program string
 	outage                 time.Duration
@@ -67,7 +67,7 @@ func stage(ctx context.Context, s settings) (err error) {
 	return nil
 }
 
-// say tells what happens where the operator can't see it.
+// say prints what happens out of the operator's sight.
 func say(format string, args ...any) { fmt.Printf("\n── "+format+"\n", args...) }
 
 const ordersBefore = 50

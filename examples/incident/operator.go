@@ -17,7 +17,7 @@ import (
 type operator struct {
 	program string
 	dir     string   // with the program, if it was built
-	env     []string // says which store and broker
+	env     []string // names the store and the broker
 }
 
 func newOperator(ctx context.Context, s settings, sh *shop) (*operator, error) {
@@ -56,7 +56,7 @@ func (op *operator) run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// runFailing types a command that must say that something is wrong.
+// runFailing types a command that must fail.
 func (op *operator) runFailing(ctx context.Context, args ...string) error {
 	var exit *exec.ExitError
 	err := op.run(ctx, args...)
@@ -75,7 +75,7 @@ func (op *operator) output(ctx context.Context, args ...string) ([]byte, error) 
 	return out.Bytes(), err
 }
 
-// requeueAll puts every dead letter back.
+// requeueAll requeues every dead letter.
 func (op *operator) requeueAll(ctx context.Context) error {
 	out, err := op.output(ctx, "dead", "list", "--json")
 	if err != nil {

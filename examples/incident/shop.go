@@ -76,7 +76,7 @@ func openShop(ctx context.Context, s settings) (sh *shop, err error) {
 	return sh, err
 }
 
-// start opens the shop, with billing, and shipping by few hands.
+// start opens the shop, with billing, and shipping with little concurrency.
 func (sh *shop) start(ctx context.Context) error {
 	stop, err := sh.serve(ctx, false, "billing", sh.bill, fewHandlers)
 	if err != nil {
@@ -94,8 +94,8 @@ func (sh *shop) start(ctx context.Context) error {
 	return nil
 }
 
-// serve runs a consumer, and a relay beside one of them, until the function that it returns is
-// called.
+// serve runs a consumer, with a relay unless noRelay is set, until the function that it
+// returns is called.
 func (sh *shop) serve(ctx context.Context, noRelay bool, name string, handle consumer.Handler[pgx.Tx], handlers int) (func() error, error) {
 	svc, err := service.New(sh.store, sh.broker, service.Config{
 		Source:       "shop",
@@ -120,7 +120,7 @@ func (sh *shop) serve(ctx context.Context, noRelay bool, name string, handle con
 	return func() error { cancel(); return <-ended }, nil
 }
 
-// hurryShipping starts shipping again, by many hands.
+// hurryShipping restarts shipping with more concurrency.
 func (sh *shop) hurryShipping(ctx context.Context) error {
 	if err := sh.stopShipping(); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (sh *shop) ship(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 	return err
 }
 
-// close stops everything and takes away what was made.
+// close stops everything and deletes what was created.
 func (sh *shop) close(ctx context.Context) error {
 	var errs []error
 	if sh.wire != nil {

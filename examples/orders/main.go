@@ -1,6 +1,6 @@
 // Command orders runs a process of three steps: goods are reserved, the bank is asked for the
-// money, the goods are shipped. Of three orders one is paid, one is refused, and of one the bank
-// never answers; what was done for those two is undone. Everything is kept in memory:
+// money, the goods are shipped. Of three orders one is paid, one is refused, and for one the
+// bank never answers; the steps of those two are compensated. Everything is kept in memory:
 //
 //	go run ./examples/orders
 package main
@@ -49,7 +49,7 @@ func newOrders(store saga.Store[tx]) *saga.Saga[tx, order] {
 
 	s.On(placed.Type(), rule{Key: key, Missing: saga.Start, To: []string{"placed"}, Do: func(_ context.Context, c *process, m *waybill.Message) (err error) {
 		if !c.New {
-			return nil // a second message about an order that has been begun
+			return nil // a second message about an order that has started
 		}
 		c.Become("placed")
 		*c.Data, err = placed.Decode(m)
@@ -81,7 +81,7 @@ func newOrders(store saga.Store[tx]) *saga.Saga[tx, order] {
 	return s
 }
 
-// did notes that something was done. A real step would write rows with c.Tx, or call somebody.
+// did records that something was done. A real step would write rows with c.Tx, or call somebody.
 func did(what string) func(context.Context, *process) error {
 	return func(_ context.Context, c *process) error {
 		c.Data.Did = append(c.Data.Did, what)
@@ -89,7 +89,7 @@ func did(what string) func(context.Context, *process) error {
 	}
 }
 
-// askBank sends a command, which leaves together with the record that the step was begun.
+// askBank sends a command, which commits together with the record that the step has started.
 func askBank(_ context.Context, c *process) error {
 	m, err := charge.New("", *c.Data)
 	c.Send("bank", m)

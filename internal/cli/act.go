@@ -14,12 +14,12 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
-// addWhy adds the flag that goes with --by.
+// addWhy adds the flag that accompanies --by.
 func addWhy(flags *pflag.FlagSet, why *string) {
 	flags.StringVar(why, "why", "", "why, for the audit log")
 }
 
-// act says who asks for a change, and why.
+// act returns who asks for a change, and why.
 func (p *program) act(cmd *cobra.Command, why string) (deadletter.Act, error) {
 	cfg, err := p.settings(cmd)
 	if err != nil {
@@ -42,10 +42,10 @@ func operator() string {
 	return by[:min(len(by), waybill.MaxIDLen)]
 }
 
-// flagsOf names the flags of fields that are called otherwise.
+// flagsOf names the flags whose names differ from their fields.
 var flagsOf = map[string]string{"message_id": "id", "fingerprint": "group", "max_failure_ratio": "max-failure-ratio", "older than": "older-than"}
 
-// flagError turns what a contract says about a field into what was wrong with a flag.
+// flagError turns a contract's error about a field into one about the flag.
 func flagError(err error) error {
 	var invalid *waybill.InvalidError
 	if !errors.As(err, &invalid) {

@@ -1,8 +1,8 @@
-// Package cli is the program waybill: its commands, their flags, and how they speak.
+// Package cli implements the program waybill: its commands, their flags, and their output.
 //
 // Results go to standard output, as tables for people or, with --json, as JSON for programs;
-// everything else goes to standard error. The exit code is 0 only if the program did what
-// it was asked, 2 if it was asked wrongly, and 1 if it failed.
+// everything else goes to standard error. The exit code is 0 only if the program did what it
+// was asked, 2 for a usage error, and 1 if it failed.
 package cli
 
 import (
@@ -26,8 +26,9 @@ const (
 	exitUsage  = 2
 )
 
-// Run runs the program with its arguments and returns its exit code. It ends early, in good
-// order, when ctx does. "waybill push" speaks these protocols beside Server-Sent Events.
+// Run runs the program with its arguments and returns its exit code. It shuts down
+// gracefully when ctx ends. "waybill push" speaks these protocols in addition to Server-Sent
+// Events.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, protocols ...PushProtocol) int {
 	return run(ctx, args, os.Environ(), stdout, stderr, protocols...)
 }
@@ -39,7 +40,7 @@ type program struct {
 	stdout, stderr io.Writer
 	open           func(context.Context, opener.StoreConfig) (opener.Store, error)
 	asks           bool   // a person can answer on stdin what stderr asks
-	progress       bool   // a person sees on stderr how far it is
+	progress       bool   // a person sees progress on stderr
 	configFile     string // --config
 	json           bool   // --json
 	protocols      []PushProtocol
@@ -77,14 +78,14 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return exitUsage
 }
 
-// failure marks an error of a command that was asked well. What cobra refuses before a
-// command runs does not have it.
+// failure marks an error of a command that was used correctly. Errors of cobra before a
+// command runs do not have it.
 type failure struct{ err error }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// errUsage marks what a command finds wrong with how it was asked.
+// errUsage marks a usage error that a command finds.
 var errUsage = errors.New("usage")
 
 // usageError is an error with that mark.
@@ -97,7 +98,7 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
 }
 
-// silent is a failure that the output has told already.
+// silent is a failure that the output has reported already.
 var silent = &failure{errors.New("")}
 
 // does adapts fn to cobra.
@@ -145,7 +146,7 @@ batch_size: 100); a flag counts before the environment, the environment before t
 	return root
 }
 
-// takes is the Args of a command that takes n arguments: those that its Use names.
+// takes returns the Args of a command that takes n arguments: those that its Use names.
 func takes(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		_, named, _ := strings.Cut(cmd.Use, " ")

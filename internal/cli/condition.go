@@ -16,7 +16,7 @@ type conditioned interface {
 	Holders(ctx context.Context, age time.Duration, transactions int64) ([]pgstore.Holder, error)
 }
 
-// patience is how long what keeps dead rows may be there before it is reported.
+// patience is how long what keeps dead rows may last before it is reported.
 type patience struct {
 	open         time.Duration // a transaction
 	enqueued     time.Duration // one that has enqueued: its messages are late
@@ -25,7 +25,7 @@ type patience struct {
 
 var usualPatience = patience{open: time.Minute, enqueued: 10 * time.Second, transactions: 100_000}
 
-// deadRowsLimit is ten times of what starts an autovacuum of the outbox.
+// deadRowsLimit is ten times the number that starts an autovacuum of the outbox.
 const deadRowsLimit = 100_000
 
 func checkCondition(ctx context.Context, store conditioned, p patience) []finding {
@@ -55,7 +55,7 @@ func checkLanes(c pgstore.Condition) finding {
 	return passing("relays", detail)
 }
 
-// checkPlaces looks whether a program gives messages lanes of its own choice.
+// checkPlaces checks whether a program assigns lanes of its own choice to messages.
 func checkPlaces(c pgstore.Condition) []finding {
 	if c.Misplaced == 0 {
 		return nil
@@ -85,7 +85,7 @@ func checkVacuum(c pgstore.Condition) finding {
 	return passing("vacuum", detail)
 }
 
-// checkHolders makes a finding of each that has been there for too long.
+// checkHolders returns a finding for each holder that has lasted too long.
 func checkHolders(holders []pgstore.Holder, p patience) []finding {
 	var findings []finding
 	for i := range holders {
@@ -101,7 +101,7 @@ func checkHolders(holders []pgstore.Holder, p patience) []finding {
 	return findings
 }
 
-// describeHolder says in one line who it is and what follows from it.
+// describeHolder says in one line who the holder is and what follows from it.
 func describeHolder(h *pgstore.Holder) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s ", h.Kind)

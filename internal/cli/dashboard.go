@@ -87,7 +87,7 @@ func (p *program) dashboard(cmd *cobra.Command, f dashboardFlags) error {
 	})(cmd, nil)
 }
 
-// check refuses what would show the dashboard, or its tokens, to everybody.
+// check refuses flags that would expose the dashboard, or its tokens, to everybody.
 func (f dashboardFlags) check(open bool) error {
 	local, err := f.listenFlags.check()
 	switch {
@@ -108,7 +108,7 @@ func isLocal(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// dashboardConfig says who may do what.
+// dashboardConfig returns the dashboard's configuration: who may do what.
 func (p *program) dashboardConfig(f dashboardFlags) (cfg dashboard.Config, err error) {
 	cfg.Environment = f.environment
 	if cfg.TrustedProxies, err = prefixes(f.proxies); err != nil {
@@ -130,7 +130,7 @@ func (p *program) dashboardConfig(f dashboardFlags) (cfg dashboard.Config, err e
 	return cfg, err
 }
 
-// tokens returns the lines of the file of tokens, or of the environment.
+// tokens returns the lines of the token file, or of the environment.
 func (p *program) tokens(file string) (string, error) {
 	if file == "" {
 		return strings.ReplaceAll(p.getenv(config.TokensEnv), ";", "\n"), nil
@@ -138,7 +138,7 @@ func (p *program) tokens(file string) (string, error) {
 	return readTokensFile(file)
 }
 
-// readTokensFile returns what is in a file of tokens, which only its owner may read.
+// readTokensFile returns the content of a token file, which only its owner may read.
 func readTokensFile(file string) (string, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -154,7 +154,7 @@ func readTokensFile(file string) (string, error) {
 	return string(text), err
 }
 
-// readTokens reads a line for each token. Errors never quote what may be a secret.
+// readTokens reads one token per line. Errors never quote what may be a secret.
 func readTokens(text string) ([]dashboard.Token, error) {
 	var tokens []dashboard.Token
 	number := 0
@@ -188,7 +188,7 @@ func accessBy(text string) (dashboard.Authenticator, error) {
 	return dashboard.NewTokens(tokens...)
 }
 
-// proxyAccess believes the proxies.
+// proxyAccess trusts the proxies.
 func proxyAccess(f dashboardFlags, trusted []netip.Prefix) (dashboard.Authenticator, error) {
 	cfg := dashboard.ProxyConfig{Trusted: trusted, UserHeader: f.userHeader, GroupsHeader: f.groupsHeader, Groups: make(map[string]dashboard.Grant)}
 	for _, text := range f.grants {

@@ -7,10 +7,11 @@ import (
 	"github.com/waybill-go/waybill/dashboard"
 )
 
-// seenAnyway are the subjects of what the dashboard finds by itself, at every view.
+// seenAnyway are the subjects that the dashboard itself checks for every view.
 var seenAnyway = []string{"pending", "dead letters"}
 
-// forDashboard examines what the doctor does, as the dashboard shows it.
+// forDashboard runs the doctor's checks and returns the findings as the dashboard
+// shows them.
 func (e examination) forDashboard(ctx context.Context) []dashboard.Finding {
 	found, err := e.examine(ctx)
 	if err != nil {

@@ -32,7 +32,7 @@ fixed, "requeue" puts some back, "replay" many at a bearable pace, "edit" a corr
 	return cmd
 }
 
-// letterNumbers reads the numbers of letters.
+// letterNumbers reads the numbers of dead letters.
 func letterNumbers(args []string) ([]int64, error) {
 	numbers := make([]int64, len(args))
 	for i, arg := range args {
@@ -45,7 +45,7 @@ func letterNumbers(args []string) ([]int64, error) {
 	return numbers, nil
 }
 
-// letterOperand is of dead letters that are shown; what changes several takes filters as well.
+// letterOperand is for commands on one dead letter; those on several take filters as well.
 var letterOperand = operand{
 	read: func(args []string) (ops.Target, error) {
 		numbers, err := letterNumbers(args)
@@ -69,7 +69,7 @@ with --payload, and the audit log keeps who has looked.`,
 	}, "payload", func() (ops.Noun, operand) { return ops.Letter, letterOperand }, p.showScreen)
 }
 
-// unknownLetter replaces what a store says about a number that it does not know.
+// unknownLetter replaces a store's error about a number that it does not know.
 func unknownLetter(number int64, err error) error {
 	if errors.Is(err, waybill.ErrNotFound) {
 		return fmt.Errorf("there is no dead letter %d, or its message has arrived since it was requeued", number)

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/internal/ops"
 )
 
-// letterEdit is what flags say about a corrected copy.
+// letterEdit is the edit of a dead letter that flags describe.
 type letterEdit struct {
 	payload, payloadFile                    string
 	contentType, dataSchema, typ, topic, to string
@@ -127,7 +127,7 @@ func (e *letterEdit) completePayload(changed func(string) bool, stdin io.Reader)
 	return nil
 }
 
-// readPayload reads a file, but not more than a message may have.
+// readPayload reads a file, up to the size limit of a payload.
 func readPayload(name string, stdin io.Reader) ([]byte, error) {
 	in := stdin
 	if name != "-" {
@@ -145,7 +145,7 @@ func readPayload(name string, stdin io.Reader) ([]byte, error) {
 	return payload, err
 }
 
-// withHeaders returns the edit with the headers of the letter, as they are to be.
+// withHeaders returns the edit with all headers of the corrected message.
 func (e *letterEdit) withHeaders(m *waybill.Message) (deadletter.Edit, error) {
 	edit := e.edit
 	if !e.changesHeaders {

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/internal/ops"
 )
 
-// matching is what a filter matches.
+// matching summarises the dead letters that a filter matches.
 type matching struct {
 	Letters int             `json:"letters"`
 	Groups  []matchingGroup `json:"groups"` // the largest first
@@ -26,7 +26,7 @@ type matchingGroup struct {
 
 const pageOfLetters = 1000
 
-// matchingLetters reads the open letters that a filter matches and that are not on their way.
+// matchingLetters reads the open dead letters that a filter matches and that are not being requeued.
 func (p *program) matchingLetters(ctx context.Context, store deadletter.Store, f deadletter.Filter) (*matching, error) {
 	defer p.endProgress()
 	m := &matching{numbers: []int64{}}
@@ -57,7 +57,7 @@ func (p *program) matchingLetters(ctx context.Context, store deadletter.Store, f
 	return m, nil
 }
 
-// settleMatching uses the verb on what a filter matches, once that is known and wanted.
+// settleMatching uses the verb on the dead letters that a filter matches, once they are known and confirmed.
 func (p *program) settleMatching(ctx context.Context, s ops.Stores, c *letterChoice) error {
 	m, err := p.matchingLetters(ctx, s.Letters, c.Filter)
 	if err != nil {
@@ -104,8 +104,8 @@ func (p *program) previewMatching(m *matching, c *letterChoice) {
 
 const shownFailures = 10
 
-// settleAll uses the verb on letters that were found before. Those that others have dealt with in the meantime are no
-// failures.
+// settleAll uses the verb on dead letters that were found before. Those that others have handled in the meantime are
+// not failures.
 func (p *program) settleAll(ctx context.Context, s ops.Stores, m *matching, c *letterChoice) error {
 	outcomes, stopped := c.each(ctx, s, m.numbers, func(done int) {
 		p.progressf("%s %s of %s", ops.Capital(c.verb.Past), ops.Count(done), ops.Count(len(m.numbers)))

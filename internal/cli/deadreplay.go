@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// replayOrder is a bulk replay that somebody asks for.
+// replayOrder is a requested bulk replay.
 type replayOrder struct {
 	letterFilter
 	plan                     deadletter.Plan
@@ -79,7 +79,7 @@ func (o *replayOrder) complete() error {
 		return err
 	}
 	o.plan.Filter = o.Filter
-	if o.plan.Rate == 0 || o.plan.MaxFailureRatio == 0 { // which stand for the defaults in a plan
+	if o.plan.Rate == 0 || o.plan.MaxFailureRatio == 0 { // which mean the defaults in a plan
 		return usagef("--rate and --max-failure-ratio must be above 0")
 	}
 	return flagError(o.plan.Check())
@@ -137,7 +137,7 @@ func (p *program) printStarted(number int64) error {
 	return err
 }
 
-const replayLook = 500 * time.Millisecond // how often a person sees how far a replay is
+const replayLook = 500 * time.Millisecond // how often the progress of a replay is shown
 
 // driveReplay drives a replay until it has ended, or ctx has.
 func (p *program) driveReplay(ctx context.Context, store opener.Store, number int64, cfg *config.Config) error {
@@ -149,7 +149,7 @@ func (p *program) driveReplay(ctx context.Context, store opener.Store, number in
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = replayer.Run(driving) // it returns nil: what fails is logged and tried again
+		_ = replayer.Run(driving) // it returns nil: failures are logged and retried
 	}()
 	r, err := p.watchReplay(ctx, store, number)
 	stop()
@@ -164,7 +164,7 @@ func (p *program) driveReplay(ctx context.Context, store opener.Store, number in
 	return p.printEnded(r)
 }
 
-// watchReplay shows how far a replay is until it has ended.
+// watchReplay shows the progress of a replay until it has ended.
 func (p *program) watchReplay(ctx context.Context, store opener.Store, number int64) (deadletter.Replay, error) {
 	tick := time.NewTicker(replayLook)
 	defer tick.Stop()
@@ -186,7 +186,8 @@ func (p *program) watchReplay(ctx context.Context, store opener.Store, number in
 	}
 }
 
-// printEnded tells how a replay has ended, and fails unless all was put back.
+// printEnded prints how a replay has ended, and fails unless everything was
+// requeued.
 func (p *program) printEnded(r deadletter.Replay) error {
 	if p.json {
 		if err := p.printJSON(r); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/internal/ops"
 )
 
-// letterChoice is which letters a command changes, and how.
+// letterChoice is which dead letters a command changes, and how.
 type letterChoice struct {
 	letterFilter
 	verb             ops.Verb
@@ -24,7 +24,7 @@ const choiceHelp = `
 Name the letters by their numbers, which are taken at their word, or by a filter. What a
 filter matches is counted first, and you are asked; --yes answers that, --dry-run stops there.`
 
-// fromState are the verbs for letters of other states than open, with the state that a filter is about by default.
+// fromState are the verbs for dead letters in states other than open, with the default state of a filter.
 var fromState = map[string]deadletter.State{"restore": deadletter.Resolved, "delete": deadletter.Open}
 
 func (p *program) settleCommand(v ops.Verb) *cobra.Command {
@@ -61,7 +61,7 @@ func (p *program) settleCommand(v ops.Verb) *cobra.Command {
 	return cmd
 }
 
-// complete reads which letters are meant: numbers, a filter, or all.
+// complete reads which dead letters are meant: numbers, a filter, or all.
 func (c *letterChoice) complete(args []string) (err error) {
 	if c.numbers, err = letterNumbers(args); err != nil {
 		return err
@@ -80,7 +80,8 @@ func (c *letterChoice) complete(args []string) (err error) {
 	return c.completeText()
 }
 
-// each uses the verb on letters, until one meets what the others would meet as well, and tells how far it is.
+// each uses the verb on dead letters, until one fails with an error that the others would meet as well, and shows
+// progress.
 func (c *letterChoice) each(ctx context.Context, s ops.Stores, numbers []int64, told func(done int)) (outcomes []ops.Outcome, err error) {
 	for i, n := range numbers {
 		out, err := c.verb.Try(ctx, s, n, c.act)
@@ -93,7 +94,7 @@ func (c *letterChoice) each(ctx context.Context, s ops.Stores, numbers []int64, 
 	return outcomes, nil
 }
 
-// outcomeRows are outcomes as programs get them.
+// outcomeRows are outcomes in the JSON output.
 func (c *letterChoice) outcomeRows(outcomes []ops.Outcome) []map[string]any {
 	rows := make([]map[string]any, len(outcomes))
 	for i, out := range outcomes {
@@ -105,14 +106,15 @@ func (c *letterChoice) outcomeRows(outcomes []ops.Outcome) []map[string]any {
 	return rows
 }
 
-// printFailed tells why a letter was not changed.
+// printFailed prints why a dead letter was not changed.
 func (p *program) printFailed(v ops.Verb, out ops.Outcome) {
 	fmt.Fprintf(p.stderr, "waybill: %s\n", v.Undone(nameOf(out.Number), clean(out.Why)))
 }
 
 func nameOf(letter int64) string { return fmt.Sprintf("%s %d", ops.Letter, letter) }
 
-// settleNumbers uses the verb on letters that were named one by one, and fails if that failed for one of them.
+// settleNumbers uses the verb on dead letters that were named one by one, and fails if that failed for one of
+// them.
 func (p *program) settleNumbers(ctx context.Context, s ops.Stores, c *letterChoice) error {
 	outcomes, stopped := c.each(ctx, s, c.numbers, func(int) {})
 	if p.json {

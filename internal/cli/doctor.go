@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// finding is the result of one check, and whom it is about.
+// finding is the result of one check, and its subject.
 type finding struct {
 	ops.Finding
 	Holder *holderRow `json:"holder,omitempty"`
@@ -36,7 +36,7 @@ func failing(subject, found, advice string) finding {
 	return finding{Finding: ops.Finding{Severity: ops.Problem, Subject: subject, Found: found, Advice: advice}}
 }
 
-// examination is what the doctor is asked to look at.
+// examination is what the doctor is asked to check.
 type examination struct {
 	cfg   *config.Config
 	store opener.StoreConfig

@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/internal/cli/opener"
 )
 
-// checkBroker opens the broker and lets it confirm something. What is missing there is not made.
-// The error is about the configuration.
+// checkBroker opens the broker and has it confirm something. What is missing there is not
+// created. The error is about the configuration.
 func (e examination) checkBroker(ctx context.Context) ([]finding, error) {
 	if e.cfg.String("broker") == "" {
 		return []finding{noting("broker", "not checked, none is set", "give --broker")}, nil
@@ -40,8 +40,8 @@ func (e examination) checkBroker(ctx context.Context) ([]finding, error) {
 	return findings, nil
 }
 
-// lacks names what every message needs there and is not made yet, "" if nothing is missing or if
-// the broker does not tell.
+// lacks names what every message needs at the broker and does not exist yet, "" if nothing is
+// missing or if the broker does not report it.
 func lacks(ctx context.Context, open opener.Broker) string {
 	t, is := open.(broker.Topology)
 	if !is {
@@ -62,8 +62,8 @@ func lacks(ctx context.Context, open opener.Broker) string {
 // probeSource is the source of the message that the doctor publishes.
 const probeSource = "waybill-doctor"
 
-// probe publishes a message to a topic that nobody knows, as a relay does. A broker that tells
-// nobody of it would tell nobody of a topic that was misspelt.
+// probe publishes a message to a topic that nobody knows, as a relay does. A broker that does
+// not report it as unroutable would not report a misspelt topic either.
 func probe(ctx context.Context, open opener.Broker, kind string) finding {
 	ctx, cancel := context.WithTimeout(ctx, opener.Timeout)
 	defer cancel()

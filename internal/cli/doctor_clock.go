@@ -9,17 +9,17 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// adviceOnSetBack is what to know when the store's clock was set back.
+// adviceOnSetBack is the advice for when the store's clock was set back.
 const adviceOnSetBack = "what the store had set a time for before waits until then: retries, delayed messages, leases of consumers; see docs/guarantees.md#clocks"
 
-// checkArchiveClock looks whether the newest published message is of a time that is yet to come by the store's clock,
-// which was set back then. It says nothing otherwise.
+// checkArchiveClock checks whether the newest published message has a time in the future by the store's clock, which
+// was then set back. Otherwise it returns nothing.
 func (t *tables) checkArchiveClock(ctx context.Context) []finding {
 	newest, err := t.store.OutboxMessages(ctx, outbox.Filter{Status: outbox.Published, Limit: 1})
 	if err != nil {
 		return t.unread("clock", err)
 	}
-	facts, err := t.store.Facts(ctx) // read behind the message: its clock has gone on since
+	facts, err := t.store.Facts(ctx) // read after the message: its clock has advanced since
 	if err != nil {
 		return t.unread("clock", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/internal/cli/opener"
 )
 
-// inboxQuestion is how the programs that the doctor asks for find their inbox service.
+// inboxQuestion is how the programs that the doctor checks find their inbox service.
 type inboxQuestion struct {
 	url       string
 	discovery bool
@@ -39,7 +39,7 @@ func (q inboxQuestion) asked() bool { return q.url != "" || q.discovery }
 const inboxSubject = "inbox service"
 
 // checkInbox finds the inbox service as a program would, says why it is this one, and asks
-// whether it is ready. Nothing is said of it unless somebody asks. The error is about the
+// whether it is ready. It returns nothing unless an inbox is requested. The error is about the
 // configuration.
 func (e examination) checkInbox(ctx context.Context) ([]finding, error) {
 	if !e.inbox.asked() {
@@ -99,8 +99,8 @@ func judgeInbox(ctx context.Context, cfg discovery.Config, d discovery.Decision)
 	return passing(inboxSubject, found+" is ready")
 }
 
-// askReady asks a service whether it can work. It follows no redirect: nobody was asked whether
-// that leads to an allowed host.
+// askReady asks a service whether it is ready. It follows no redirect, which may lead to a host
+// that is not allowed.
 func askReady(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, opener.Timeout)
 	defer cancel()

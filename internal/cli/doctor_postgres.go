@@ -38,8 +38,8 @@ func checkRoute(ctx context.Context, pg postgres) []finding {
 	return append(findings, passing("notifications", "arrive where relays listen"))
 }
 
-// checkRights looks at what the role may do: everything for one job, if it is known which, or
-// else which jobs it is fit for. It returns these jobs too.
+// checkRights checks the rights of the role: everything for one job, if it is known which, or
+// else which jobs it has the rights for. It returns these jobs too.
 func checkRights(ctx context.Context, pg postgres, facts opener.Facts, as pgstore.Role) ([]finding, []pgstore.Role) {
 	const advice = "grant it the role that the script makes: waybill roles"
 	if facts.Superuser {
@@ -75,7 +75,7 @@ func roleList(roles []pgstore.Role) string {
 	return strings.Join(names, ", ")
 }
 
-// checkParts compares the schema with what the migrations have made.
+// checkParts compares the schema with what the migrations have created.
 func checkParts(ctx context.Context, pg postgres, version int) []finding {
 	parts, err := pg.MissingParts(ctx, version)
 	if err != nil {

@@ -20,8 +20,8 @@ const (
 
 const practicesPage = "docs/good-practices.md"
 
-// checkPractices compares the options with the ranges that have proved good. One that lies
-// outside may have its reasons.
+// checkPractices compares the options with the recommended ranges. There may be reasons
+// for one outside.
 func checkPractices(cfg *config.Config) finding {
 	var outside []string
 	found := func(key, value, good string) {

@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/store/redisstore"
 )
 
-// checkRedis looks at a Redis that keeps leases for the inbox service. The error is about the
+// checkRedis checks a Redis that keeps leases for the inbox service. The error is about the
 // configuration.
 func (e examination) checkRedis(ctx context.Context) ([]finding, error) {
 	leases, err := opener.OpenLeases(ctx, opener.LeaseConfig{StoreConfig: e.store})

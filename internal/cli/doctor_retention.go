@@ -7,9 +7,9 @@ import (
 	"github.com/waybill-go/waybill/internal/config"
 )
 
-// retentionOf relates the configured retention to what the broker may deliver again. It
-// returns false if no broker is set, or none answers: nothing is known of its bound then. The
-// policies of consumers are in programs of their own; the default stands for them.
+// retentionOf relates the configured retention to what the broker may redeliver. It returns false
+// if no broker is set, or it does not answer: then its bound is unknown. The policies of consumers
+// are in their own programs; the default is assumed.
 func retentionOf(ctx context.Context, cfg *config.Config) (consumer.Retention, bool) {
 	r := consumer.Retention{
 		Inbox: cfg.Duration("inbox.retention"), Relay: relayConfig(cfg).Retry,
@@ -32,8 +32,8 @@ func checkRetention(ctx context.Context, cfg *config.Config) finding {
 	return judgeRetention(r, known, cfg.Bool("inbox.allow_short_retention"))
 }
 
-// judgeRetention makes a note of a bound that nobody can know: that of a broker that keeps messages
-// for as long as their consumer is away.
+// judgeRetention returns a note for a bound that cannot be known: that of a broker that keeps
+// messages for as long as their consumer is down.
 func judgeRetention(r consumer.Retention, known, allowShort bool) finding {
 	switch err := r.Check(); {
 	case err != nil && allowShort:

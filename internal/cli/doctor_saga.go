@@ -9,12 +9,12 @@ import (
 	"github.com/waybill-go/waybill/saga"
 )
 
-// sagaIdleLimit is how long an instance may go without a change before that is told. Many
+// sagaIdleLimit is how long an instance may go without a change before it is reported. Many
 // wait for days, on purpose.
 const sagaIdleLimit = 7 * 24 * time.Hour
 
-// checkSagas names the sagas with instances that somebody should look at. Where no instance
-// was ever started there is nothing to say.
+// checkSagas names the sagas with instances that somebody should look at. If no instance
+// was ever started it returns nothing.
 func checkSagas(ctx context.Context, store saga.Inspector) []finding {
 	counts, err := store.SagaCounts(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func checkSagas(ctx context.Context, store saga.Inspector) []finding {
 	return findings
 }
 
-// checkSaga looks at the instances of one saga with one status.
+// checkSaga checks the instances of one saga with one status.
 func checkSaga(n saga.Count) (_ finding, bad bool) {
 	switch {
 	case n.Count == 0:

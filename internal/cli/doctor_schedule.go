@@ -9,12 +9,12 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-// scheduleLimit is for how long something may be due before somebody should look. Runners and
-// relays that run take seconds.
+// scheduleLimit is how long something may be due before it is reported. Running runners and
+// relays take seconds.
 const scheduleLimit = 2 * time.Minute
 
-// checkSchedules looks for what is due and nobody takes up. It says nothing where nothing is
-// scheduled.
+// checkSchedules looks for entries that are due and not picked up. It returns nothing if
+// nothing is scheduled.
 func (t *tables) checkSchedules(ctx context.Context) []finding {
 	schedules, keeps := t.store.(schedule.Inspector)
 	if !keeps {

@@ -17,10 +17,10 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// clockLimit is by how much the store's clock may differ from ours.
+// clockLimit is how much the store's clock may differ from ours.
 const clockLimit = time.Second
 
-// checkStore runs the checks of the store; those behind one that fails may be left out. The
+// checkStore runs the checks of the store; those after one that fails may be skipped. The
 // error is about the configuration.
 func (e examination) checkStore(ctx context.Context) ([]finding, error) {
 	if opener.IsRedis(e.store.URL) {
@@ -53,7 +53,7 @@ func (e examination) checkStore(ctx context.Context) ([]finding, error) {
 	return append(findings, tables{store: store, jobs: jobs, url: e.store.URL}.check(ctx)...), nil
 }
 
-// jobs are those of --as; nil if nobody says.
+// jobs are those of --as; nil if the flag is not given.
 func (e examination) jobs() []pgstore.Role {
 	if e.as == "" {
 		return nil
@@ -61,7 +61,8 @@ func (e examination) jobs() []pgstore.Role {
 	return []pgstore.Role{e.as}
 }
 
-// checkFacts looks at what the database says of itself, between two moments of ours.
+// checkFacts checks what the database reports about itself, read between two moments of our
+// clock.
 func checkFacts(facts opener.Facts, before, after time.Time) []finding {
 	var findings []finding
 	if !facts.Clock.IsZero() {
@@ -79,7 +80,7 @@ func checkFacts(facts opener.Facts, before, after time.Time) []finding {
 	return findings
 }
 
-// checkFile looks at who may read the file of an SQLite store; path is "" for other stores.
+// checkFile checks who may read the file of an SQLite store; path is "" for other stores.
 func checkFile(path string) []finding {
 	info, err := os.Stat(path)
 	if path == "" || err != nil || runtime.GOOS == "windows" || info.Mode().Perm()&0o007 == 0 {
@@ -114,7 +115,7 @@ func checkIsolation(level string) finding {
 	return warning("isolation", level+" is the default", "waybill's own transactions say READ COMMITTED; repeat yours when they clash (outbox.InTx does)")
 }
 
-// checkConnections looks whether there is room for one more process.
+// checkConnections checks whether there is room for one more process.
 func checkConnections(f opener.Facts) finding {
 	free, needed := f.MaxConnections-f.Connections, f.PoolSize+1
 	found := fmt.Sprintf("%d of %d are open; a relay opens up to %d, %d of them in its pool", f.Connections, f.MaxConnections, needed, f.PoolSize)
@@ -124,11 +125,11 @@ func checkConnections(f opener.Facts) finding {
 	return passing("connections", found)
 }
 
-// lettersLooked is how many of the newest letters are looked through for unroutable ones.
+// lettersLooked is how many of the newest dead letters are searched for unroutable ones.
 const lettersLooked = 1000
 
-// checkUnroutable names the topics that nobody is bound to, as the broker has said. It says
-// so of a message only when that is published; so there is nothing to say of other topics.
+// checkUnroutable names the topics that nobody is bound to, as the broker has reported. It
+// reports that only for a published message; so nothing is known about other topics.
 func (t *tables) checkUnroutable(ctx context.Context) []finding {
 	letters, err := t.store.DeadLetters(ctx, deadletter.Filter{Origin: deadletter.FromRelay, Newest: true, Limit: lettersLooked})
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// tables is what the doctor looks at in a store.
+// tables is what the doctor checks in a store.
 type tables struct {
 	store opener.Store
 	url   string
 
-	// jobs are those of the role that looks; nil if they are not known, or if it may read
+	// jobs are those of the current role; nil if they are not known, or if it may read
 	// everything.
 	jobs []pgstore.Role
 
@@ -33,8 +33,8 @@ type tableCheck struct {
 	run     func(ctx context.Context) []finding
 }
 
-// check makes every check for which the role has the right to read, as its grants have it. What
-// rights are missing for a job is found before.
+// check runs every check for which the role has the right to read, by its grants. Missing
+// rights for a job are found before.
 func (t tables) check(ctx context.Context) (findings []finding) {
 	var skipped []string
 	for _, c := range t.checks() {
@@ -64,7 +64,7 @@ func (t tables) mayRead(names []string) bool {
 
 const schemaSubject = "schema"
 
-// checks are all, in their order. That of the schema sets the version.
+// checks returns all checks in order. That of the schema sets the version.
 func (t *tables) checks() []tableCheck {
 	checks := []tableCheck{{schemaSubject, []string{"schema_versions"}, func(ctx context.Context) []finding { return []finding{t.checkSchema(ctx)} }}}
 	pg, isPostgres := t.store.(postgres)
@@ -109,8 +109,8 @@ func checkVersion(version, newest int) finding {
 	return passing(schemaSubject, fmt.Sprintf("version %d, the newest", version))
 }
 
-// unread is what to say of what could not be read: an older schema may lack what this release
-// reads.
+// unread returns the findings for something that could not be read: an older schema may lack
+// what this release reads.
 func (t *tables) unread(subject string, err error) []finding {
 	if t.version != 0 && t.version < t.newest() {
 		return []finding{failing(subject, err.Error(), "run: waybill migrate")}

@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// storeExplainer is a store that can tell what its commits survive, from the live database.
+// storeExplainer is a store that can describe, from the live database, what its commits survive.
 type storeExplainer interface {
 	Explain(ctx context.Context) ([]guarantee.Fact, error)
 }
@@ -75,14 +75,14 @@ func (p *program) explain(cmd *cobra.Command, topic string) error {
 	return p.printFacts(topic, append(facts, consumerFacts(cfg)...))
 }
 
-// running is what a store knows of who works on a topic.
+// running is what a store knows about the processes that work on a topic.
 type running struct {
-	schema bool // there is one; nothing is known otherwise
+	schema bool // there is a store; otherwise nothing is known
 	nodes  []relay.NodeState
 	groups []deadletter.Group // of the topic
 }
 
-// seenGroups bounds the groups of dead letters in which consumers are looked for.
+// seenGroups bounds the groups of dead letters that are searched for consumers.
 const seenGroups = 1000
 
 func seenOn(ctx context.Context, store opener.Store, topic string) (seen running, err error) {
@@ -100,7 +100,8 @@ func seenOn(ctx context.Context, store opener.Store, topic string) (seen running
 	return seen, err
 }
 
-// relays returns who publishes. Running relays register their names and leases, not their settings.
+// relays returns the relays that publish. Running relays register their names and leases, not their
+// settings.
 func (r running) relays() []hopFact {
 	var alive []string
 	for _, n := range r.nodes {
@@ -119,8 +120,8 @@ func (r running) relays() []hopFact {
 	return about("relay", f)
 }
 
-// consumers returns who is known to receive the topic. Consumers do not register; their open dead letters
-// are what the store can tell without reading the inbox.
+// consumers returns the consumers that are known to receive the topic. Consumers do not register; only
+// their open dead letters are known without reading the inbox.
 func (r running) consumers() []hopFact {
 	var names []string
 	for _, g := range r.groups {
@@ -141,8 +142,8 @@ type namedBroker struct {
 	cfg opener.BrokerConfig
 }
 
-// brokersOf returns where the relay of a configuration publishes a topic: to one broker, or to each
-// route that takes it, or to what the routes leave to the broker. Webhooks are left out.
+// brokersOf returns where the relay of a configuration publishes a topic: to one broker, or to each route
+// that takes it, or to the broker if no route takes it. Webhooks are omitted.
 func brokersOf(cfg *config.Config, topic string) ([]namedBroker, error) {
 	hooks, err := webhooksConfig(cfg)
 	if err != nil {
@@ -173,7 +174,7 @@ func factsOf(ctx context.Context, b namedBroker, topic string) ([]hopFact, error
 	return about(b.hop, facts...), err
 }
 
-// about puts facts on a hop.
+// about assigns facts to a hop.
 func about(hop string, facts ...guarantee.Fact) []hopFact {
 	list := make([]hopFact, len(facts))
 	for i, f := range facts {
@@ -213,8 +214,8 @@ func relayFacts(cfg *config.Config) []hopFact {
 		guarantee.Fact{About: guarantee.Duplicates, Means: "a relay that dies between confirm and settlement has its messages published again"})
 }
 
-// brokerFacts are what the server tells, and for aspects that it tells nothing of, what the
-// adapter can do.
+// brokerFacts are what the server reports, and for aspects that it does not report, what the adapter can
+// do.
 func brokerFacts(ctx context.Context, open opener.Broker, topic string) ([]guarantee.Fact, error) {
 	var facts []guarantee.Fact
 	if e, is := open.(broker.Explainer); is {
@@ -271,13 +272,13 @@ func consumerFacts(cfg *config.Config) []hopFact {
 
 func bytesText(n int) string { return ops.Count(n) + " bytes" }
 
-// survival is what people read for a [guarantee.Survives].
+// survival is the text for a [guarantee.Survives].
 var survival = map[guarantee.Survives]string{
 	guarantee.Unknown: "", guarantee.Nothing: "nothing", guarantee.ProcessCrash: "process crash",
 	guarantee.PowerLoss: "power loss", guarantee.NodeLoss: "node loss",
 }
 
-// factRow is a fact as programs get it.
+// factRow is a fact in the JSON output.
 type factRow struct {
 	About    guarantee.Aspect `json:"about"`
 	Hop      string           `json:"hop"`
@@ -295,12 +296,12 @@ func factRowOf(f hopFact) factRow {
 // aspects is the order in which they are shown.
 var aspects = []guarantee.Aspect{guarantee.Durability, guarantee.Order, guarantee.Duplicates, guarantee.Size, guarantee.Delay}
 
-// explained is a route as programs get it.
+// explained is a route in the JSON output.
 type explained struct {
 	Topic   string    `json:"topic"`
 	Facts   []factRow `json:"facts"`
 	Weakest []factRow `json:"weakest"` // that limit what a confirmed message survives
-	Untold  []factRow `json:"untold"`  // of durability, that the server does not tell
+	Untold  []factRow `json:"untold"`  // of durability, that the server does not report
 }
 
 func (p *program) printFacts(topic string, facts []hopFact) error {
@@ -333,8 +334,8 @@ func rowsOf(facts []hopFact) []factRow {
 	return rows
 }
 
-// weakLinks returns what limits durability: the facts under which a message survives least, of
-// these only what can be strengthened if anything can, and what the server does not tell.
+// weakLinks returns what limits durability: the facts under which a message survives least, of these only
+// those that can be strengthened if any can, and what the server does not report.
 func weakLinks(facts []hopFact) (weakest, untold []hopFact) {
 	least := guarantee.NodeLoss
 	for _, f := range facts {

@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/internal/cli/opener"
 )
 
-// withTables opens the store for fn and makes sure that it has its tables. What goes wrong
-// with the store comes back as one line that names it.
+// withTables opens the store for fn and makes sure that it has its tables. Errors of the
+// store are returned as one line that names it.
 func (p *program) withTables(fn func(cmd *cobra.Command, store opener.Store, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		store, _, err := p.openStore(cmd)
@@ -27,7 +27,7 @@ func (p *program) withTables(fn func(cmd *cobra.Command, store opener.Store, arg
 	}
 }
 
-// checkSchema makes sure that this release can work with the tables.
+// checkSchema makes sure that this release supports the tables.
 func checkSchema(ctx context.Context, store opener.Store) error {
 	version, err := store.SchemaVersion(ctx)
 	switch {
@@ -39,7 +39,7 @@ func checkSchema(ctx context.Context, store opener.Store) error {
 	return err
 }
 
-// storeError says of the store which refuses us, or has gone away, which it is.
+// storeError adds the name of the store to an error of one that refuses us, or is gone.
 func storeError(store opener.Store, err error) error {
 	if what := opener.Denied(err); what != "" {
 		return fmt.Errorf("the store %s refuses: %s; \"waybill doctor\" shows what the role lacks", store.Address(), what)

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/internal/config"
 )
 
-// announceFlags say what clients hear of an inbox service.
+// announceFlags configure the announcement of an inbox service.
 type announceFlags struct {
 	on       bool
 	url      string
@@ -33,7 +33,7 @@ func (f *announceFlags) add(cmd *cobra.Command, all *pflag.FlagSet) {
 	flags.IntVar(&f.priority, "priority", 0, "with --announce: of several services, the one of the highest is chosen")
 }
 
-// announcing is an inbox service that is being told of. Nil tells nobody.
+// announcing is an inbox service that is being announced. Nil announces nothing.
 type announcing struct {
 	broker    opener.Broker
 	announcer *discovery.Announcer
@@ -89,7 +89,7 @@ func (a *announcing) tell(f announceFlags, cfg *config.Config, tokens bool) erro
 	return err
 }
 
-// start tells of the service until ctx ends or stop is called.
+// start announces the service until ctx ends or stop is called.
 func (a *announcing) start(ctx context.Context) {
 	if a == nil {
 		return
@@ -109,5 +109,5 @@ func (a *announcing) stop() {
 	}
 	a.cancel()
 	a.running.Wait()
-	_ = a.broker.Close() // nothing is under way
+	_ = a.broker.Close() // nothing is in progress
 }

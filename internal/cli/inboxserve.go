@@ -26,11 +26,11 @@ import (
 	"github.com/waybill-go/waybill/observe/promobserve"
 )
 
-// defaultInboxStore is the store of an inbox service that is told of none.
+// defaultInboxStore is the store of an inbox service that has none configured.
 const defaultInboxStore = "sqlite:inbox.db"
 
-// The retention of processed keys should be in this range: below it messages that are delivered
-// again late are processed again, and above it keys only take room.
+// The retention of processed keys should be in this range: below it messages that are
+// redelivered late are processed again, and above it keys only take space.
 const (
 	leastInboxRetention = 7 * 24 * time.Hour
 	mostInboxRetention  = 30 * 24 * time.Hour
@@ -54,7 +54,7 @@ func (f *inboxFlags) add(cmd *cobra.Command, all *pflag.FlagSet) {
 	f.announce.add(cmd, all)
 }
 
-// serveInbox runs the inbox service until it is told to stop.
+// serveInbox runs the inbox service until it is stopped.
 func (p *program) serveInbox(cmd *cobra.Command, f inboxFlags) error {
 	tokens, err := inboxTokens(f.tokensFile)
 	if err != nil {
@@ -124,8 +124,8 @@ func (p *program) serveInbox(cmd *cobra.Command, f inboxFlags) error {
 	return err
 }
 
-// openLeases opens the store that the configuration names. SQLite's file and tables are made
-// if they are not there; those of other databases are the migrations' of whoever owns them.
+// openLeases opens the store that the configuration names. SQLite's file and tables are created
+// if they do not exist; those of other databases must be migrated by their owner.
 func openLeases(ctx context.Context, cfg *config.Config) (*opener.Leases, error) {
 	c := opener.LeaseConfig{Retention: cfg.Duration("inbox.retention")}
 	c.URL, c.Schema, c.TablePrefix = cfg.String("store"), cfg.String("schema"), cfg.String("table_prefix")
@@ -153,7 +153,7 @@ func prepareTables(ctx context.Context, store opener.Store, create bool) error {
 	return storeError(store, checkSchema(ctx, store))
 }
 
-// warnOfInbox says what may surprise.
+// warnOfInbox logs settings that may surprise.
 func warnOfInbox(logger *slog.Logger, store *opener.Leases, retention time.Duration, inTheClear bool) {
 	switch {
 	case retention < leastInboxRetention:

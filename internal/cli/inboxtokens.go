@@ -4,7 +4,7 @@ import (
 	"github.com/waybill-go/waybill/inboxhttp"
 )
 
-// inboxEntry is a token of the inbox service as the file has it.
+// inboxEntry is the entry of an inbox service token in the file.
 type inboxEntry struct {
 	tokenEntry `yaml:",inline"`
 	Tenants    []string
@@ -12,7 +12,7 @@ type inboxEntry struct {
 	Groups     []string
 }
 
-// inboxTokens reads a file of tokens, none if no file is named.
+// inboxTokens reads a token file; it returns none if no file is named.
 func inboxTokens(file string) ([]inboxhttp.Token, error) {
 	return tokensIn(file, "tenants, buses and groups", func(e inboxEntry) (inboxhttp.Token, error) {
 		secret, err := e.secret()

@@ -20,7 +20,7 @@ func (p *program) configCommand() *cobra.Command {
 	}
 }
 
-// optionRow is an option as programs get it.
+// optionRow is an option in the JSON output.
 type optionRow struct {
 	Option string `json:"option"`
 	Value  string `json:"value"`

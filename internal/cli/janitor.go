@@ -58,7 +58,7 @@ func (p *program) janitor(cmd *cobra.Command, once, dryRun bool) error {
 		return err
 	}
 	c := janitorConfig(cfg)
-	c.OutboxRetention, c.DisableCleanup = cfg.Duration("outbox.retention"), false // it was asked for
+	c.OutboxRetention, c.DisableCleanup = cfg.Duration("outbox.retention"), false // it was requested
 	logger := p.logger(cfg)
 	if c.Observer = observe.LogTo(logger); once || dryRun {
 		c.Observer = observe.LogTo(slog.New(slog.DiscardHandler)) // the table says it

@@ -16,7 +16,7 @@ import (
 type letterFilter struct {
 	deadletter.Filter
 	since, until string
-	flags        *pflag.FlagSet // those of the filter alone
+	flags        *pflag.FlagSet // those of the filter only
 }
 
 // addTo adds the flags to a command.
@@ -37,7 +37,7 @@ func (f *letterFilter) addTo(cmd *cobra.Command) {
 	cmd.Flags().AddFlagSet(f.flags)
 }
 
-// complete reads what the flags say.
+// complete parses the flags.
 func (f *letterFilter) complete() (err error) {
 	if f.Since, err = pointInTime("since", f.since); err != nil {
 		return err
@@ -48,8 +48,8 @@ func (f *letterFilter) complete() (err error) {
 	return flagError(f.Check())
 }
 
-// completeText refuses a text that is looked for in the newest letters only, where all that match
-// are meant.
+// completeText refuses a text, which is searched for only in the newest dead letters, where all
+// that match are meant.
 func (f *letterFilter) completeText() error {
 	if f.TextAlone() {
 		return usagef("--text goes with --group or --since here, because alone it is looked for in the newest %s letters only", ops.Count(deadletter.TextReach))
@@ -92,7 +92,7 @@ func typedFlags(words string, flags *pflag.FlagSet) string {
 	return words
 }
 
-// quoted returns text so that a shell takes it for one word.
+// quoted returns text quoted so that a shell reads it as one word.
 func quoted(text string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.:/@+,", r)

@@ -16,7 +16,7 @@ type listing[T any] struct {
 	row      func(T) []string
 }
 
-// printList prints a list, or says that there is none. It reports whether there is more to be said to a person.
+// printList prints a list, or says that it is empty. It reports whether hints for a person may follow.
 func printList[T any](p *program, list []T, empty string, l listing[T]) (more bool, err error) {
 	if p.json {
 		return false, p.printJSON(append([]T{}, list...))
@@ -37,7 +37,7 @@ func (l listing[T]) of(list []T) ([]string, [][]string) {
 	return l.headings, rows
 }
 
-// limit is how much of a list somebody wants.
+// limit is the requested length of a list.
 type limit struct {
 	n       *int
 	usually int
@@ -46,7 +46,7 @@ type limit struct {
 
 const maxListed = 10_000
 
-// lister makes cmd one that lists something of the store, after the checks.
+// lister makes cmd list something of the store, after the checks.
 func (p *program) lister(cmd *cobra.Command, most limit, list func(ctx context.Context, store opener.Store) error, checks ...func() error) *cobra.Command {
 	cmd.Flags().IntVar(most.n, "limit", most.usually, "the most "+most.what+" to list")
 	cmd.Args = cobra.NoArgs
@@ -66,7 +66,7 @@ func (p *program) lister(cmd *cobra.Command, most limit, list func(ctx context.C
 	return cmd
 }
 
-// printAll prints all that is known of something.
+// printAll prints everything that is known about something.
 func (p *program) printAll(facts []ops.Fact) error {
 	fields := make([][2]string, len(facts))
 	for i, f := range facts {

@@ -10,10 +10,10 @@ import (
 	"github.com/waybill-go/waybill/internal/ops"
 )
 
-// messageSearch is how messages are found that are known by something else than their id.
+// messageSearch finds messages by something other than their id.
 type messageSearch struct{ key, correlation, text string }
 
-// mostSearched is how many messages a search takes.
+// mostSearched is how many messages a search may find.
 const mostSearched = 20
 
 func (s *messageSearch) addTo(flags *pflag.FlagSet) {
@@ -38,7 +38,7 @@ func (s messageSearch) typed(id string) string {
 	return words[1:]
 }
 
-// ids returns the ids of the messages that the outbox or a dead letter knows. More than a search takes are an error.
+// ids returns the ids of the messages that the outbox or a dead letter knows. More than mostSearched are an error.
 func (s messageSearch) ids(ctx context.Context, store opener.Store) ([]string, error) {
 	ids, err := storesOf(store).IDs(ctx, ops.FoundBy{Key: s.key, CorrelationID: s.correlation, Text: s.text}, mostSearched)
 	if err != nil {

@@ -95,7 +95,7 @@ func versionNow(ctx context.Context, store opener.Store) (int, error) {
 	return version, err
 }
 
-// migrated says what was done.
+// migrated describes what was done.
 func migrated(before, now int) string {
 	switch before {
 	case 0:
@@ -113,8 +113,7 @@ func knownVersion(store opener.Store, to int) error {
 	return nil
 }
 
-// unasked returns the store that is configured, without asking the database. The caller
-// closes it.
+// unasked returns the configured store without querying the database. The caller closes it.
 func (p *program) unasked(cmd *cobra.Command) (opener.Store, error) {
 	cfg, err := p.settings(cmd)
 	if err != nil {

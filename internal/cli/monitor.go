@@ -21,7 +21,7 @@ import (
 )
 
 // monitorAddress returns the address that metrics and health are served on, "" for none. One
-// that others can reach has to be asked for twice, because nobody is asked who they are.
+// that others can reach needs a second option, because access is not authenticated.
 func monitorAddress(cfg *config.Config) (string, error) {
 	address := cfg.String("metrics.listen")
 	if address == "" {
@@ -49,7 +49,7 @@ type monitored struct {
 	observer *promobserve.Observer
 	store    opener.Store
 	runner   opener.Runner
-	clock    bool // the store has one that is not ours
+	clock    bool // the schema version of the store is not ours
 }
 
 // handler serves /metrics, /health/live and /health/ready.

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// optionFlag holds what was written for an option; package config reads it.
+// optionFlag holds the text that was given for an option; package config parses it.
 type optionFlag struct {
 	option config.Option
 	text   string
@@ -36,8 +36,8 @@ func addOptions(flags *pflag.FlagSet) {
 	}
 }
 
-// addShort adds the flags of a section of the options to a command under their names in it: --to,
-// for --push-to. Both set the same value.
+// addShort adds the flags of a section of the options to a command under their names in the
+// section: --to, for --push-to. Both set the same value.
 func addShort(cmd *cobra.Command, all *pflag.FlagSet, section string) {
 	all.VisitAll(func(f *pflag.Flag) {
 		if name, found := strings.CutPrefix(f.Name, section+"-"); found {
@@ -82,7 +82,7 @@ func (p *program) settings(cmd *cobra.Command) (*config.Config, error) {
 	return cfg, nil
 }
 
-// storeConfig says which store the configuration names.
+// storeConfig returns the settings of the store that the configuration names.
 func storeConfig(cfg *config.Config) (opener.StoreConfig, error) {
 	if cfg.String("store") == "" {
 		return opener.StoreConfig{}, notSet("store", "postgres://user:password@host/database, or sqlite:path")
@@ -155,7 +155,7 @@ func relayConfig(cfg *config.Config) relay.Config {
 	return c
 }
 
-// logger returns a logger to standard error as the configuration wants it.
+// logger returns a logger to standard error as configured.
 func (p *program) logger(cfg *config.Config) *slog.Logger {
 	level := map[string]slog.Level{
 		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,

@@ -75,7 +75,7 @@ with another --status. Published ones come with the latest first.`,
 
 var statusWords = strings.ToLower(ops.Words(outbox.Statuses()))
 
-// readStatus reads a status whatever its case.
+// readStatus parses a status in any case.
 func readStatus(text string) (outbox.Status, error) {
 	if text == "" {
 		return "", nil

@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill/internal/ops"
 )
 
-// printPayload shows headers and payload: JSON indented, other text as it is but for what
-// could steer a terminal, and anything else in hexadecimal.
+// printPayload shows headers and payload: JSON indented, other text as it is except for
+// what could control a terminal, and anything else in hexadecimal.
 func (p *program) printPayload(m *waybill.Message) error {
 	if len(m.Headers) > 0 {
 		p.heading("Headers")

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// printJSON prints v for programs.
+// printJSON prints v as JSON.
 func (p *program) printJSON(v any) error {
 	enc := json.NewEncoder(p.stdout)
 	enc.SetEscapeHTML(false)
@@ -23,7 +23,7 @@ func (p *program) printTable(headings []string, rows [][]string) error {
 	return writeTable(p.stdout, headings, rows)
 }
 
-// writeTable leaves columns out in which no row has anything. No line ends with blanks.
+// writeTable omits columns that are empty in all rows. No line ends with blanks.
 func writeTable(out io.Writer, headings []string, rows [][]string) error {
 	lines := make([]strings.Builder, len(rows)+1)
 	for column, heading := range headings {
@@ -49,8 +49,7 @@ func writeTable(out io.Writer, headings []string, rows [][]string) error {
 	return err
 }
 
-// printFields prints names and values, one pair per line; those without a value are left
-// out.
+// printFields prints names and values, one pair per line; those without a value are omitted.
 func (p *program) printFields(fields [][2]string) error {
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	for _, f := range fields {
@@ -61,8 +60,8 @@ func (p *program) printFields(fields [][2]string) error {
 	return w.Flush()
 }
 
-// clean replaces what could steer a terminal or break a table: control characters, and marks
-// that turn the direction of writing. Keys, errors and headers come from anywhere.
+// clean replaces what could control a terminal or break a table: control characters, and
+// marks that change the direction of writing. Keys, errors and headers come from anywhere.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {

@@ -64,7 +64,7 @@ Prometheus. Without --tls-cert and --tls-key leave TLS to a proxy.`,
 	return cmd
 }
 
-// push serves clients until it is told to stop.
+// push serves clients until it is stopped.
 func (p *program) push(cmd *cobra.Command, tls listenFlags) error {
 	ctx := cmd.Context()
 	cfg, err := p.settings(cmd)
@@ -127,7 +127,7 @@ func (p *program) push(cmd *cobra.Command, tls listenFlags) error {
 	return err
 }
 
-// servePush serves the clients of a hub, and receives what they are pushed, until ctx is done.
+// servePush serves the clients of a hub, and receives the messages to push, until ctx is done.
 func servePush(ctx context.Context, s pushSettings, hub *push.Hub, receiver *consumer.Consumer[struct{}], logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var receiving sync.WaitGroup
@@ -145,12 +145,12 @@ func servePush(ctx context.Context, s pushSettings, hub *push.Hub, receiver *con
 	return serveUntil(ctx, server, s.listenFlags, func(url string) {
 		logger.Info("push is running", "protocol", s.protocol.Scheme, "url", strings.TrimSuffix(url, "/")+s.path,
 			"topics", strings.Join(s.subscription.Topics, ","), "group", s.subscription.Group, "tokens", s.tokens)
-		receiving.Go(func() { _ = receiver.Run(ctx) }) // it waits out what it meets
+		receiving.Go(func() { _ = receiver.Run(ctx) }) // it retries every failure
 	})
 }
 
-// openPushBroker opens the broker that messages are received from. Groups that it does not know yet
-// begin with what is published from now on, where it can do so: nobody was connected before.
+// openPushBroker opens the broker that messages are received from. New groups begin with what is
+// published from now on, where the broker supports that: no client was connected before.
 func openPushBroker(ctx context.Context, cfg *config.Config, log *slog.Logger) (opener.Broker, error) {
 	c, err := brokerConfig(cfg)
 	if err != nil {
@@ -188,7 +188,7 @@ func (p *program) openArchive(cmd *cobra.Command, cfg *config.Config) (push.Arch
 	return archive, func() { _ = store.Close() }, nil // it was only read
 }
 
-// routes are what the service answers.
+// routes returns the routes of the service.
 func (s pushSettings) routes(clients http.Handler, check func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /health/live", health.Live(check, health.DefaultPatience))

@@ -7,8 +7,8 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// unrecorded is an inbox for a consumer that pushes: it remembers nothing, because clients tell by
-// the id what they have had, and nobody wants late what failed.
+// unrecorded is an inbox for a consumer that pushes: it remembers nothing, because clients
+// recognise by the id what they have had, and a failed message is not worth pushing late.
 type unrecorded struct{}
 
 var _ inbox.Inbox[struct{}] = unrecorded{}
@@ -25,7 +25,7 @@ func (unrecorded) SaveAttempt(context.Context, inbox.Key, inbox.FailedAttempt) e
 
 func (unrecorded) SaveStarts(context.Context, inbox.Key, int) error { return nil }
 
-// BuryMessage drops a message that cannot be pushed; the log tells of it.
+// BuryMessage drops a message that cannot be pushed, which is logged.
 func (unrecorded) BuryMessage(context.Context, inbox.Letter) (bool, error) { return true, nil }
 
 func (unrecorded) TakeRequeued(context.Context, string, time.Duration) (inbox.Requeued, bool, error) {

@@ -14,26 +14,26 @@ import (
 	"github.com/waybill-go/waybill/push"
 )
 
-// PushProtocol is how clients of "waybill push" are spoken to.
+// PushProtocol is a protocol for clients of "waybill push".
 type PushProtocol struct {
 	// Scheme is that of the URLs that ask for it, such as "signalr".
 	Scheme string
 
 	// Handler returns what serves the clients of a hub, at a path and below, until ctx ends. Pages
-	// of these origins may connect beside those of the server's own host.
+	// of these origins may connect in addition to those of the server's own host.
 	Handler func(ctx context.Context, hub *push.Hub, path string, origins []string) (http.Handler, error)
 }
 
-// serverSentEvents is the protocol that each program speaks.
+// serverSentEvents is the protocol that every build speaks.
 var serverSentEvents = PushProtocol{
 	Scheme:  "sse",
 	Handler: func(_ context.Context, hub *push.Hub, _ string, _ []string) (http.Handler, error) { return hub, nil },
 }
 
-// installSignalR makes the program that speaks SignalR, too.
+// installSignalR installs the program that speaks SignalR, too.
 const installSignalR = "go install github.com/waybill-go/waybill/broker/signalrbroker/cmd/waybill@latest"
 
-// pushSettings are what the command was told.
+// pushSettings are the settings of the command.
 type pushSettings struct {
 	listenFlags
 	protocol     PushProtocol
@@ -67,7 +67,7 @@ func (p *program) pushSettings(cfg *config.Config, tls listenFlags) (s pushSetti
 	return s, s.readAccess(cfg)
 }
 
-// pushPath is a path that stands for itself only.
+// pushPath matches a path without patterns or escapes.
 var pushPath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 
 // readURL reads where and how clients are served.
@@ -93,7 +93,7 @@ func (s *pushSettings) readURL(cfg *config.Config, protocols []PushProtocol) err
 	return err
 }
 
-// readAccess reads who may see what. Nobody is let in without a word about it.
+// readAccess reads who may see what. Access for everybody must be requested explicitly.
 func (s *pushSettings) readAccess(cfg *config.Config) error {
 	tokens, err := pushTokens(cfg.String("push.tokens_file"), s.subscription.Topics)
 	anonymous := cfg.Bool("push.allow_anonymous")
@@ -116,7 +116,7 @@ func (s *pushSettings) readAccess(cfg *config.Config) error {
 	return nil
 }
 
-// commaList returns what stands between the commas of a list.
+// commaList returns the elements of a comma-separated list.
 func commaList(text string) []string {
 	var list []string
 	for item := range strings.SplitSeq(text, ",") {

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/push"
 )
 
-// pushEntry is a token of the push service as the file has it.
+// pushEntry is the entry of a push service token in the file.
 type pushEntry struct {
 	tokenEntry `yaml:",inline"`
 	User       string
@@ -22,15 +22,15 @@ type pushEntry struct {
 	Groups     []string
 }
 
-// pushToken is what who knows a secret may see.
+// pushToken is a secret and what its holder may see.
 type pushToken struct {
 	name  string
 	hash  bearer.Hash
 	grant push.Grant
 }
 
-// pushTokens reads a file of tokens, none if no file is named. What they grant must be among the
-// topics that are pushed.
+// pushTokens reads a token file; it returns none if no file is named. Granted topics must be among
+// those that are pushed.
 func pushTokens(file string, topics []string) ([]pushToken, error) {
 	names, hashes := make(map[string]bool), make(map[bearer.Hash]bool)
 	return tokensIn(file, "user, tenant, topics and groups", func(e pushEntry) (pushToken, error) {
@@ -72,7 +72,7 @@ func (e pushEntry) token(topics []string) (pushToken, error) {
 // be sent: by the browser's EventSource, and by SignalR's clients for a WebSocket.
 const accessToken = "access_token"
 
-// pushAccess is who is let in: those who know one of the tokens.
+// pushAccess admits clients that know one of the tokens.
 type pushAccess struct{ tokens atomic.Pointer[[]pushToken] }
 
 func newPushAccess(tokens []pushToken) *pushAccess {
@@ -90,7 +90,8 @@ func (a *pushAccess) authorize(r *http.Request) (push.Grant, error) {
 	return t.grant, nil
 }
 
-// replace lets others in, and disconnects those whose token has gone, or grants something else now.
+// replace replaces the tokens, and disconnects clients whose token is gone or now grants something
+// else.
 func (a *pushAccess) replace(tokens []pushToken, hub *push.Hub) {
 	before := *a.tokens.Swap(&tokens)
 	changed := make(map[string]bool)

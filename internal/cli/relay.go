@@ -22,7 +22,8 @@ import (
 	"github.com/waybill-go/waybill/service"
 )
 
-// relaySource names the relay's service. It enqueues nothing, so no message has it.
+// relaySource names the relay's service. It enqueues nothing, so no message has
+// this source.
 const relaySource = "waybill-relay"
 
 func (p *program) relayCommand(options *pflag.FlagSet) *cobra.Command {
@@ -113,7 +114,7 @@ func (p *program) relay(cmd *cobra.Command) error {
 	return p.printOutcomes(count)
 }
 
-// record lets a relay be recorded, if the configuration names a file.
+// record records a relay, if the configuration names a file.
 func record(cfg *config.Config, to *relay.Config, logger *slog.Logger) (stop func(), err error) {
 	path := cfg.String("relay.record")
 	if path == "" {

@@ -33,7 +33,7 @@ Replay a file with the release that has recorded it.`,
 	return cmd
 }
 
-// relayReplay is what is to be shown.
+// relayReplay is what to show of a recording.
 type relayReplay struct {
 	filter       recording.Filter
 	since, until string
@@ -48,7 +48,7 @@ func (r *relayReplay) within(t time.Time) bool {
 	return !t.Before(r.from) && (r.to.IsZero() || t.Before(r.to))
 }
 
-// replayedRelay is what programs get.
+// replayedRelay is the JSON output.
 type replayedRelay struct {
 	Steps    int            `json:"steps"`
 	Restarts int            `json:"restarts"`

@@ -24,7 +24,7 @@ func (p *program) relayStatusCommand() *cobra.Command {
 	}
 }
 
-// relayStatus is that as programs get it.
+// relayStatus is the JSON output.
 type relayStatus struct {
 	Relays  []relay.NodeState `json:"relays"`
 	Backlog []outbox.Stats    `json:"backlog"` // Pending and Waiting

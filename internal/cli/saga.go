@@ -31,7 +31,7 @@ its compensation once more. "compensate" makes one that runs undo its steps.`,
 	return cmd
 }
 
-// sagaOperand keeps the tenant of the command that it is made for.
+// sagaOperand returns an operand that keeps the tenant of its command.
 func sagaOperand() operand {
 	var tenant string
 	return operand{
@@ -56,7 +56,7 @@ func sagaOperand() operand {
 // sagaArgs are the arguments that name an instance.
 const sagaArgs = "SAGA KEY"
 
-// addTenant adds the flag that goes with them.
+// addTenant adds the flag that accompanies them.
 func addTenant(flags *pflag.FlagSet, tenant *string) {
 	flags.StringVar(tenant, "tenant", waybill.DefaultTenant, "the instance's tenant")
 }
@@ -79,7 +79,7 @@ func sagaTyped(command string, id saga.ID) string {
 	return line
 }
 
-// unknownInstance replaces what a store says about an instance that it does not know.
+// unknownInstance replaces a store's error about an instance that it does not know.
 func unknownInstance(id saga.ID, err error) error {
 	if errors.Is(err, waybill.ErrNotFound) {
 		return fmt.Errorf("there is no instance %s: it never was, or its retention is over; \"waybill saga list\" shows what there is", sagaName(id))

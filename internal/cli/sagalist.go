@@ -17,7 +17,7 @@ import (
 // instanceFilter is a filter as flags give it.
 type instanceFilter struct {
 	saga.Filter
-	flags *pflag.FlagSet // those of the filter, without its place in the list
+	flags *pflag.FlagSet // those of the filter, without its position in the list
 }
 
 func (p *program) sagaListCommand() *cobra.Command {

@@ -34,10 +34,10 @@ the way of the instance, as text for Mermaid, instead.`,
 		})
 }
 
-// sagaLook says what of an instance is to be shown.
+// sagaLook selects what to show of an instance.
 type sagaLook struct{ data, diagram bool }
 
-// instanceDetail is one instance as programs get it. Data is there with --data only.
+// instanceDetail is one instance in the JSON output. Data is set with --data only.
 type instanceDetail struct {
 	saga.Instance
 	DataBytes int          `json:"data_bytes"`

@@ -59,7 +59,8 @@ var scheduledOperand = operand{
 	row:   scheduleOutcome,
 }
 
-// scheduleOutcome is what became of a schedule or its message, for programs.
+// scheduleOutcome is the outcome for a schedule or its message in the JSON
+// output.
 func scheduleOutcome(_ ops.Verb, _ ops.Target, r ops.Result) any {
 	return struct {
 		Done bool   `json:"done"`
@@ -67,7 +68,7 @@ func scheduleOutcome(_ ops.Verb, _ ops.Target, r ops.Result) any {
 	}{r.Done, r.MessageID}
 }
 
-// unknownSchedule replaces what a store says about a name that it does not know.
+// unknownSchedule replaces a store's error about a name that it does not know.
 func unknownSchedule(name string, err error) error {
 	if errors.Is(err, waybill.ErrNotFound) {
 		return fmt.Errorf("there is no schedule %s; \"waybill schedule list\" shows them", clean(name))

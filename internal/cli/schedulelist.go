@@ -12,7 +12,7 @@ import (
 
 const usualSchedules = 100
 
-// ofSchedules is a list of what a store keeps that keeps schedules.
+// ofSchedules wraps a list function for a store that must keep schedules.
 func ofSchedules(list func(ctx context.Context, s schedule.OperatorStore) error) func(context.Context, opener.Store) error {
 	return func(ctx context.Context, store opener.Store) error {
 		s := storesOf(store)
@@ -23,7 +23,7 @@ func ofSchedules(list func(ctx context.Context, s schedule.OperatorStore) error)
 	}
 }
 
-// orNoMore is the text for an empty list, of which a page may have been shown before.
+// orNoMore is the text for an empty list, of which earlier pages may have been shown.
 func orNoMore(paged bool, empty string) string {
 	if paged {
 		return "There are no more."

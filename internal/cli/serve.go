@@ -9,10 +9,10 @@ import (
 	"github.com/waybill-go/waybill/internal/httpserve"
 )
 
-// listenFlags say where to serve.
+// listenFlags configure where to serve.
 type listenFlags struct{ listen, cert, key string }
 
-// check refuses what can't be served, and returns whether only this machine reaches it.
+// check refuses flags that cannot be served, and returns whether only this machine can connect.
 func (f listenFlags) check() (local bool, err error) {
 	host, _, err := net.SplitHostPort(f.listen)
 	switch {
@@ -28,8 +28,8 @@ func (f listenFlags) speaksTLS() bool { return f.cert != "" && f.key != "" }
 
 const serverGrace = 5 * time.Second
 
-// serveUntil serves until ctx is done, and then lets what is under way finish. It calls say with
-// the URL once it listens.
+// serveUntil serves until ctx is done, and then lets requests in flight finish. It calls say
+// with the URL once it listens.
 func serveUntil(ctx context.Context, server *http.Server, f listenFlags, say func(url string)) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/internal/ops"
 )
 
-// shower makes cmd one that shows one thing, which pick says once the flags are read.
+// shower makes cmd show one thing, which pick returns once the flags are parsed.
 func (p *program) shower(cmd *cobra.Command, secret string, pick func() (ops.Noun, operand), show func(ctx context.Context, s ops.Stores, o operand, sc ops.Screen, looks bool) error) *cobra.Command {
 	var why string
 	var looks bool

@@ -100,7 +100,7 @@ func destinationsConfig(cfg *config.Config, log *slog.Logger) (opener.Destinatio
 	return c, nil
 }
 
-// webhooksConfig says how webhooks are sent, to whomever.
+// webhooksConfig configures how webhooks are sent, to any endpoint.
 func webhooksConfig(cfg *config.Config) (httpbroker.Config, error) {
 	c := httpbroker.Config{Timeout: cfg.Duration("webhook.timeout")}
 	for _, text := range strings.Split(cfg.String("webhook.allow_networks"), ",") {
@@ -168,7 +168,7 @@ func patterns(texts []string) []relay.Pattern {
 	return list
 }
 
-// brokerConfig says which broker the configuration names.
+// brokerConfig returns the settings of the broker that the configuration names.
 func brokerConfig(cfg *config.Config) (opener.BrokerConfig, error) {
 	if cfg.String("broker") == "" {
 		return opener.BrokerConfig{}, notSet("broker", "amqp://user:password@host:5672/, nats://host:4222, or kafka://host:9092")
@@ -180,8 +180,8 @@ func brokerConfig(cfg *config.Config) (opener.BrokerConfig, error) {
 	return brokerAt(cfg, cfg.String("broker"), hooks), nil
 }
 
-// openBrokerAsIs opens the broker that the configuration names, for a look: it makes nothing there
-// by itself.
+// openBrokerAsIs opens the broker that the configuration names, for inspection: it declares
+// nothing there.
 func openBrokerAsIs(ctx context.Context, cfg *config.Config) (_ opener.Broker, address string, _ error) {
 	c, err := brokerConfig(cfg)
 	if err != nil {

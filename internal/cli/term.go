@@ -13,7 +13,7 @@ import (
 // clearLine goes to the beginning of a terminal's line and empties it.
 const clearLine = "\r\x1b[K"
 
-// progressf shows a person how far it is, in a line that the next one replaces.
+// progressf shows progress to a person, in a line that the next one replaces.
 func (p *program) progressf(format string, args ...any) {
 	if p.progress {
 		fmt.Fprintf(p.stderr, clearLine+format, args...)
@@ -27,7 +27,7 @@ func (p *program) endProgress() {
 	}
 }
 
-// hintf names the next step to a person. It stays out of the way of programs.
+// hintf prints the next step for a person, and nothing for programs.
 func (p *program) hintf(format string, args ...any) {
 	if !p.json {
 		fmt.Fprintf(p.stderr, format+"\n", args...)
@@ -36,8 +36,8 @@ func (p *program) hintf(format string, args ...any) {
 
 const maxAnswer = 100 // bytes
 
-// confirm makes sure that a change of many is meant: with --yes, or by asking a person. What
-// is to be done is such as "requeue 7 dead letters".
+// confirm makes sure that a bulk change is meant: with --yes, or by asking a person. what
+// says what will be done, such as "requeue 7 dead letters".
 func (p *program) confirm(yes bool, what string) error {
 	if yes {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// tokenEntry is what every token in a file of tokens has.
+// tokenEntry has the fields of every token in a token file.
 type tokenEntry struct{ Name, Token, SHA256 string }
 
 // secret returns the token, or its hash with "sha256:" before it.
@@ -31,8 +31,8 @@ func (e tokenEntry) secret() (string, error) {
 	return e.Token, nil
 }
 
-// tokensIn reads a file of tokens, YAML or JSON, and makes a token of each entry; none if no file
-// is named. fields are what an entry has beside those of a [tokenEntry], for people.
+// tokensIn reads a token file, YAML or JSON, and makes a token of each entry; none if no file is named.
+// fields names the fields of an entry in addition to those of a [tokenEntry], for error texts.
 func tokensIn[E, T any](file, fields string, token func(E) (T, error)) ([]T, error) {
 	if file == "" {
 		return nil, nil
@@ -71,11 +71,11 @@ func parseTokens[E, T any](text, fields string, token func(E) (T, error)) ([]T, 
 	return tokens, nil
 }
 
-// tokensInterval is how often a file of tokens is looked at.
+// tokensInterval is how often a token file is checked.
 const tokensInterval = time.Second
 
-// watchTokens calls apply, which reads a file of tokens, each time that the file has changed, until the
-// returned function is called. Tokens that cannot be read leave those of before as they are.
+// watchTokens calls apply, which reads a token file, each time that the file has changed, until the
+// returned function is called. If the tokens cannot be read, the previous ones stay valid.
 func watchTokens(ctx context.Context, file string, logger *slog.Logger, apply func() error) (stop func()) {
 	if file == "" {
 		return func() {}
@@ -104,7 +104,7 @@ func watchTokens(ctx context.Context, file string, logger *slog.Logger, apply fu
 	}
 }
 
-// stampOf tells whether a file has changed.
+// stampOf returns a value that differs when a file has changed.
 func stampOf(file string) string {
 	info, err := os.Stat(file)
 	if err != nil {

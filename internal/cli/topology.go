@@ -32,7 +32,7 @@ exit code is 1. What is not named is left alone.`,
 	return cmd
 }
 
-// topologyFlags are what a system publishes and receives, as flags have it.
+// topologyFlags are the flags that say what a system publishes and receives.
 type topologyFlags struct{ topics, destinations, groups []string }
 
 func (p *program) topologyAction(name, short string,
@@ -87,7 +87,7 @@ func (f topologyFlags) wanted() (broker.Wanted, error) {
 	return w, nil
 }
 
-// stepRow is a step as programs get it.
+// stepRow is a step in the JSON output.
 type stepRow struct {
 	Action broker.Action `json:"action"`
 	Kind   string        `json:"kind"`
@@ -95,8 +95,8 @@ type stepRow struct {
 	Detail string        `json:"detail"`
 }
 
-// printSteps prints what a plan found or an application did, also if err ended it, and fails if
-// there is a conflict.
+// printSteps prints what Plan found or Apply did, even if err ended it, and fails if there is a
+// conflict.
 func (p *program) printSteps(steps []broker.Step, err error) error {
 	if invalid := (*waybill.InvalidError)(nil); errors.As(err, &invalid) {
 		return usagef("%v", err)

@@ -11,8 +11,8 @@ import (
 )
 
 // observer returns an observer that logs, passes events to those of the list and, if the environment asks for
-// traces, exports spans of a service that is called name. The broker is that of the URL. The returned function sends
-// the last spans. Traces that can't be exported are logged: messages go on without.
+// traces, exports spans of a service with the given name. The broker is that of the URL. The returned function sends
+// the last spans. Failures to export traces are logged; messages are not affected.
 func (p *program) observer(logger *slog.Logger, name, broker string, list ...observe.Observer) (observer observe.Observer, stop func()) {
 	list = append([]observe.Observer{observe.LogTo(logger)}, list...)
 	provider, stop, err := otlp.Start(p.getenv, name, logger)
@@ -28,7 +28,7 @@ func (p *program) observer(logger *slog.Logger, name, broker string, list ...obs
 	return observe.Observers(list...), stop
 }
 
-// systemOf returns what the conventions of OpenTelemetry call a broker, by its URL.
+// systemOf returns OpenTelemetry's name for a broker, by its URL.
 func systemOf(broker string) string {
 	if kind := opener.BrokerKind(broker); kind != opener.ServiceBus {
 		return strings.ToLower(kind)

@@ -17,22 +17,22 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// operand is how the things that a verb is used on are typed and shown.
+// operand is how the objects of a verb are typed and shown.
 type operand struct {
 	args    []string // what they are called, as in NAME
 	flags   func(*pflag.FlagSet)
 	read    func(args []string) (ops.Target, error)
 	name    func(ops.Target) string                    // as in "schedule nightly"
-	unknown func(ops.Target, error) error              // replaces an error about what is not there
+	unknown func(ops.Target, error) error              // replaces an error about something that does not exist
 	typed   func(verb string, t ops.Target) string     // the command that does it
 	hint    func(ops.Target, ops.Result) string        // what to do next, "" for nothing
 	row     func(ops.Verb, ops.Target, ops.Result) any // for programs
 }
 
-// operatorSource is the source of messages by which an operator lets an instance go on.
+// operatorSource is the source of messages by which an operator resumes an instance.
 const operatorSource = "waybill-operator"
 
-// storesOf returns what operators look at and change in a store.
+// storesOf returns what operators see and change in a store.
 func storesOf(store opener.Store) ops.Stores {
 	s := ops.Of(store)
 	s.Source, s.Observer = operatorSource, observe.LogTo(slog.New(slog.NewTextHandler(io.Discard, nil)))
@@ -50,7 +50,7 @@ func keeps(store opener.Store, s ops.Stores, noun ops.Noun) error {
 	return nil
 }
 
-// withStores is withTables for what keeps a noun.
+// withStores is withTables for a store that keeps a noun.
 func (p *program) withStores(cmd *cobra.Command, noun ops.Noun, fn func(ctx context.Context, s ops.Stores) error) error {
 	return p.withTables(func(cmd *cobra.Command, store opener.Store, _ []string) error {
 		s := storesOf(store)
@@ -109,7 +109,7 @@ func (o operand) problem(v ops.Verb, t ops.Target, err error) error {
 	return errors.New(clean(v.Undone(o.name(t), reason)))
 }
 
-// printResult fails if what was to be changed is not there.
+// printResult fails if what was to be changed does not exist.
 func (p *program) printResult(v ops.Verb, o operand, t ops.Target, r ops.Result) error {
 	if p.json {
 		if err := p.printJSON(o.row(v, t, r)); err != nil {
@@ -133,7 +133,7 @@ func (p *program) printResult(v ops.Verb, o operand, t ops.Target, r ops.Result)
 
 const helpWidth = 100
 
-// wrapped breaks a text of help into lines.
+// wrapped breaks a help text into lines.
 func wrapped(text string) string {
 	var b strings.Builder
 	width := 0

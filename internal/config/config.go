@@ -2,9 +2,9 @@
 //
 // A setting has one name, its key, in every place: "relay.poll_interval" is the flag
 // --relay-poll-interval, the environment variable WAYBILL_RELAY_POLL_INTERVAL, and in
-// waybill.yaml the entry poll_interval of the section relay. A flag counts before the
-// environment, the environment before the file, the file before the default. A name that
-// no setting has is an error wherever it stands, and so is a value out of range: nothing is
+// waybill.yaml the entry poll_interval of the section relay. A flag takes precedence over
+// the environment, the environment over the file, the file over the default. A name that no
+// setting has is an error wherever it occurs, and so is a value out of range: nothing is
 // ignored and nothing is corrected.
 package config
 
@@ -22,7 +22,7 @@ type Config struct {
 	read     func(key string) // see Watch
 }
 
-// value is what an option was set to and by whom.
+// value is the value of an option and its origin.
 type value struct {
 	raw    string
 	origin string
@@ -74,7 +74,7 @@ func (c *Config) Watch(fn func(key string)) *Config {
 type Error struct {
 	Key    string // the option
 	Origin string // where the value came from, as [Config.Each] reports it
-	Reason string // what is wrong and which limit was passed
+	Reason string // what is wrong and which limit was exceeded
 }
 
 // Error names the option, the source of the value, and the limit.
@@ -85,8 +85,8 @@ func (e *Error) Error() string {
 // pairs are durations of which the first must not exceed the second.
 var pairs = []struct {
 	less, more string
-	strict     bool // they must differ, too
-	same       bool // 0 of the second stands for the first
+	strict     bool // they must also differ
+	same       bool // 0 for the second means the first
 }{
 	{less: "retry.base_delay", more: "retry.max_delay"},
 	{less: "inbox.retention", more: "dead_letter.retention"},
@@ -99,7 +99,7 @@ func (c *Config) checkPairs() []error {
 	for _, p := range pairs {
 		less, lessOK := c.values[p.less].parsed.(time.Duration)
 		more, moreOK := c.values[p.more].parsed.(time.Duration)
-		if !lessOK || !moreOK || p.same && more == 0 { // reported already, or given by the first
+		if !lessOK || !moreOK || p.same && more == 0 { // reported already, or defaults to the first
 			continue
 		}
 		limit := "must not be more than"
@@ -148,7 +148,7 @@ func get[T any](c *Config, key string) T {
 func (c *Config) Origin(key string) string { return c.values[key].origin }
 
 // Each calls yield for every option in the order of [Options], with the value as it was
-// written, its secrets redacted, and its origin.
+// given, secrets redacted, and its origin.
 func (c *Config) Each(yield func(o Option, value, origin string)) {
 	for _, o := range options {
 		v := c.values[o.Key]

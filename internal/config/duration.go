@@ -10,8 +10,8 @@ import (
 
 const day = 24 * time.Hour
 
-// ParseDuration reads a duration in Go's syntax, such as "1h30m", before which a whole
-// number of days of 24 hours may stand: "7d", "1d12h".
+// ParseDuration parses a duration in Go's syntax, such as "1h30m", optionally preceded
+// by a whole number of days of 24 hours: "7d", "1d12h".
 func ParseDuration(s string) (time.Duration, error) {
 	unsigned, negative := strings.CutPrefix(s, "-")
 	number, rest, hasDays := strings.Cut(unsigned, "d")

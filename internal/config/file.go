@@ -18,7 +18,7 @@ import (
 //	relay:
 //	  poll_interval: 5s
 //
-// Beside them it has lists.
+// The file also has lists.
 func readFile(path string) (map[string]value, lists, error) {
 	if path == "" {
 		return nil, lists{}, nil
@@ -49,12 +49,12 @@ func parseFile(path string, r io.Reader) (map[string]value, lists, error) {
 	return p.values, p.lists, errors.Join(p.errs...)
 }
 
-// fileParser collects the values and the mistakes of one file.
+// fileParser collects the values and the errors of one file.
 type fileParser struct {
 	path   string
 	values map[string]value
 	lists  lists
-	lines  map[string]int // of keys seen, to tell where a double one stood first
+	lines  map[string]int // of keys seen, to report where a duplicate occurred first
 	errs   []error
 }
 
@@ -62,8 +62,8 @@ func (p *fileParser) failf(n *yaml.Node, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s:%d: %s", p.path, n.Line, fmt.Sprintf(format, args...)))
 }
 
-// section reads a mapping whose keys continue prefix. A section without entries, as is left
-// over when all of them are comments, is a null.
+// section reads a mapping whose keys continue prefix. A section whose entries are all
+// comments is a null.
 func (p *fileParser) section(prefix string, n *yaml.Node) {
 	if isNull(n) {
 		return
@@ -108,7 +108,7 @@ func (p *fileParser) entry(key string, name, content *yaml.Node) {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-// hasSection reports whether options' keys go on behind key with a dot.
+// hasSection reports whether any option's key starts with key and a dot.
 func hasSection(key string) bool {
 	_, ok := find(func(o Option) bool {
 		return strings.HasPrefix(o.Key, key+".")

@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Route says which topics go to a broker of its own. The file has them in the list "routes".
+// Route sends topics to a separate broker. The file has routes in the list "routes".
 type Route struct {
 	Name   string   `yaml:"name"`
 	Broker string   `yaml:"broker"` // a connection URL
@@ -18,7 +18,8 @@ type Route struct {
 	Structured bool `yaml:"structured"` // content mode of CloudEvents
 }
 
-// Webhook is a subscriber that messages are posted to. The file has them in the list "webhooks".
+// Webhook is a subscriber that messages are posted to. The file has webhooks in the list
+// "webhooks".
 type Webhook struct {
 	Name     string            `yaml:"name"`
 	URL      string            `yaml:"url"`
@@ -32,7 +33,7 @@ type Webhook struct {
 	Structured bool `yaml:"structured"` // content mode of CloudEvents
 }
 
-// lists are what the file has beside options.
+// lists are the lists of the file, which are not options.
 type lists struct {
 	routes   []Route
 	webhooks []Webhook
@@ -44,7 +45,7 @@ func (c *Config) Routes() []Route { return slices.Clone(c.lists.routes) }
 // Webhooks returns the list "webhooks" of the file.
 func (c *Config) Webhooks() []Webhook { return slices.Clone(c.lists.webhooks) }
 
-// list reads one of the lists, and reports false if key is none.
+// list reads one of the lists, and reports false if key is not one.
 func (p *fileParser) list(key string, name, content *yaml.Node) bool {
 	switch key {
 	case "routes":
@@ -58,8 +59,8 @@ func (p *fileParser) list(key string, name, content *yaml.Node) bool {
 	return true
 }
 
-// entries reads the mappings of a list. What the YAML package says of a value is not passed on:
-// it quotes the value, which may be a secret.
+// entries reads the mappings of a list. Errors of the YAML package about a value are not passed
+// on: they quote the value, which may be a secret.
 func entries[T any](p *fileParser, key string, name, content *yaml.Node, fields ...string) []T {
 	if p.lines[key] != 0 {
 		p.failf(name, "%s is set in line %d already", key, p.lines[key])
@@ -102,7 +103,8 @@ func (p *fileParser) checkEntry(key string, entry *yaml.Node, fields []string) b
 	return true
 }
 
-// checkLists looks for names that are missing or used twice: a destination is known by its name.
+// checkLists looks for names that are missing or used twice: a destination is identified by its
+// name.
 func (c *Config) checkLists() []error {
 	var errs []error
 	names := map[string]string{DefaultRoute: "the broker that is left what no route takes"}
@@ -124,6 +126,6 @@ func (c *Config) checkLists() []error {
 	return errs
 }
 
-// DefaultRoute is the name of the destination that the option broker stands for beside routes or
+// DefaultRoute is the name of the destination for the option broker if there are routes or
 // webhooks.
 const DefaultRoute = "broker"

@@ -10,8 +10,8 @@ import (
 	"github.com/waybill-go/waybill/internal/redact"
 )
 
-// checkMode says what is wrong with the rights on the configuration file: nobody else may change where
-// messages go, and should read passwords.
+// checkMode reports unsafe permissions of the configuration file: others must not change where
+// messages go, and should not read passwords.
 func (c *Config) checkMode(path string, fromFile map[string]value) error {
 	if path == "" || runtime.GOOS == "windows" {
 		return nil
@@ -50,5 +50,5 @@ func (c *Config) fileHasSecrets(fromFile map[string]value) bool {
 	return false
 }
 
-// Warnings are what the configuration was loaded in spite of.
+// Warnings returns the problems in spite of which the configuration was loaded.
 func (c *Config) Warnings() []string { return c.warnings }

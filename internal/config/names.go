@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// FileEnv is the environment variable that names the configuration file. It stands beside
-// the options, because the file can't name itself.
+// FileEnv is the environment variable that names the configuration file. It is not an
+// option, because the file cannot name itself.
 const FileEnv = "WAYBILL_CONFIG"
 
-// TokensEnv is the environment variable that holds the tokens of the dashboard. It stands
-// beside the options, because a secret is nobody's flag and is not shown.
+// TokensEnv is the environment variable that holds the tokens of the dashboard. It is not
+// an option, because a secret must not be a flag and is not shown.
 const TokensEnv = "WAYBILL_DASHBOARD_TOKENS"
 
-// DefaultFile is the configuration file that is read if it exists and no other is named.
+// DefaultFile is the configuration file that is read if it exists and none is named.
 const DefaultFile = "waybill.yaml"
 
 const envPrefix = "WAYBILL_"
@@ -40,7 +40,7 @@ func File(flag string, env []string) string {
 	return ""
 }
 
-// readEnv takes the program's own variables out of the environment, by the option's key.
+// readEnv returns the program's own variables of the environment, by the option's key.
 func readEnv(env []string) (map[string]value, error) {
 	values := make(map[string]value)
 	var unknown []error

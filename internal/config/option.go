@@ -33,11 +33,11 @@ type Option struct {
 	// Default is the value, as it would be written, if no source has one.
 	Default string
 
-	// Min and Max are the limits that are allowed themselves, written like a value; "" for
-	// none. For String they limit the number of bytes.
+	// Min and Max are inclusive limits, written like a value; "" for none. For String they
+	// limit the number of bytes.
 	Min, Max string
 
-	// OneOf are the values allowed; none if every value is.
+	// OneOf are the allowed values; empty if every value is allowed.
 	OneOf []string
 
 	// Secret says that the value may hold a password.
@@ -58,7 +58,7 @@ func (o Option) Env() string {
 // Redacted returns raw, a value of the option, in a form that may be printed.
 func (o Option) Redacted(raw string) string {
 	switch {
-	case raw != "" && strings.HasSuffix(o.Key, ".secret"): // all of it is one
+	case raw != "" && strings.HasSuffix(o.Key, ".secret"): // all of it is secret
 		return redact.Hidden
 	case o.Secret:
 		return redact.URL(raw)

@@ -6,7 +6,7 @@ import "slices"
 func Options() []Option { return slices.Clone(options) }
 
 // options is the table of all settings. Tests compare it with docs/configuration.md, and the defaults
-// and limits with those that the library has again.
+// and limits with those that the library repeats.
 var options = []Option{
 	{
 		Key: "store", Kind: String, Secret: true,

@@ -8,8 +8,8 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
-// Reveal records who looks at something confidential of what e is about: the payload, say. If it fails that is not to
-// be shown.
+// Reveal records who looks at something confidential of the subject of e, such as the payload. If it fails the
+// content must not be shown.
 func (s Stores) Reveal(ctx context.Context, act deadletter.Act, what string, e deadletter.Entry) error {
 	e.Action, e.By, e.Why = deadletter.ActReveal, act.By, act.Why
 	if err := s.Audit.RecordAudit(ctx, e); err != nil {

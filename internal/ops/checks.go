@@ -19,7 +19,7 @@ type Severity string
 const (
 	OK      Severity = "ok"
 	Note    Severity = "note"    // worth knowing; nothing to do now
-	Warning Severity = "warning" // it works, but look at it
+	Warning Severity = "warning" // it works, but needs attention
 	Problem Severity = "problem" // it does not work, or not for long
 )
 
@@ -40,10 +40,10 @@ func gravity(s Severity) int {
 	return len(levels)
 }
 
-// ByGravity puts the worst first.
+// ByGravity orders findings with the worst first.
 func ByGravity(a, b Finding) int { return cmp.Compare(gravity(b.Severity), gravity(a.Severity)) }
 
-// Worst is the gravest of them; notes do not count.
+// Worst returns the gravest severity of findings; notes do not count.
 func Worst(findings []Finding) Severity {
 	worst := OK
 	for _, f := range findings {
@@ -54,7 +54,7 @@ func Worst(findings []Finding) Severity {
 	return worst
 }
 
-// IsTrouble reports whether somebody should look at a finding.
+// IsTrouble reports whether a finding needs attention.
 func IsTrouble(f Finding) bool { return gravity(f.Severity) >= gravity(Warning) }
 
 // AnyAlive reports whether a relay is alive.
@@ -62,7 +62,7 @@ func AnyAlive(relays []relay.NodeState) bool {
 	return slices.ContainsFunc(relays, func(n relay.NodeState) bool { return n.Alive })
 }
 
-// RelayState is the state of a relay, or of the lanes that nobody owns, which have no node.
+// RelayState returns the state of a relay, or of the lanes without an owner, which have no node.
 func RelayState(n *relay.NodeState) string {
 	switch {
 	case n.Node == "":
@@ -75,10 +75,10 @@ func RelayState(n *relay.NodeState) string {
 
 // RelayCounts sums up relays and lanes.
 type RelayCounts struct {
-	Relays  []relay.NodeState // without the lanes that nobody owns
+	Relays  []relay.NodeState // without the lanes that have no owner
 	Alive   int
 	Lanes   int   // owned by relays that are alive
-	Unowned []int // lanes that nobody owns
+	Unowned []int // lanes without an owner
 }
 
 // CountRelays sums relays up.
@@ -97,7 +97,7 @@ func CountRelays(states []relay.NodeState) (c RelayCounts) {
 	return c
 }
 
-// CheckRelays looks whether every lane has an owner.
+// CheckRelays checks whether every lane has an owner.
 func CheckRelays(c RelayCounts) []Finding {
 	switch {
 	case c.Alive == 0:
@@ -108,10 +108,10 @@ func CheckRelays(c RelayCounts) []Finding {
 	return nil
 }
 
-// pendingLimit is the age at which a message that was never tried means that no relay works.
+// pendingLimit is the age at which a message without an attempt means that no relay works.
 const pendingLimit = time.Minute
 
-// CheckPending looks whether what is pending moves. alive is whether a relay is known to be.
+// CheckPending checks whether pending messages are being published. alive says whether a relay is known to be alive.
 func CheckPending(stats []outbox.Stats, alive bool) Finding {
 	var count int64
 	var oldest time.Duration
@@ -138,7 +138,7 @@ func CheckPending(stats []outbox.Stats, alive bool) Finding {
 // ownersNamed is how many owners of dead letters are named.
 const ownersNamed = 5
 
-// CheckDead counts the dead letters that wait for a decision, by who gave up.
+// CheckDead counts the dead letters that wait for a decision, by the relay or consumer that dead-lettered them.
 func CheckDead(stats []outbox.Stats) Finding {
 	counts := make(map[string]int)
 	total := 0
@@ -170,15 +170,15 @@ func CheckDead(stats []outbox.Stats) Finding {
 	return Finding{Warning, "dead letters", fmt.Sprintf("%s: %s", Plural(total, "open letter"), strings.Join(parts, ", ")), "see: waybill dead groups"}
 }
 
-// Topic is what the outbox holds of a topic.
+// Topic holds the counts of a topic's messages in the outbox.
 type Topic struct {
 	Topic                                           string
 	Pending, Waiting, Scheduled, Published, GivenUp int64
-	Oldest                                          time.Duration // of what is pending or waits
+	Oldest                                          time.Duration // of pending or waiting messages
 }
 
-// Topics sums statistics up by topic, the one with the most to do first. The total has no topic; its Oldest is of what
-// is pending.
+// Topics sums statistics up by topic, the one with the most to do first. The total has no topic; its Oldest is that of
+// pending messages.
 func Topics(stats []outbox.Stats) (topics []Topic, total Topic) {
 	rows := make(map[string]*Topic)
 	for _, s := range stats {
@@ -211,7 +211,7 @@ func Topics(stats []outbox.Stats) (topics []Topic, total Topic) {
 	return topics, total
 }
 
-// OpenLetters counts the letters in groups.
+// OpenLetters counts the dead letters in groups.
 func OpenLetters(groups []deadletter.Group) (open int) {
 	for _, g := range groups {
 		open += g.Open

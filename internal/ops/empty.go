@@ -1,13 +1,13 @@
 package ops
 
-// What is said where there is nothing to be shown.
+// Texts for empty lists.
 const (
 	NoMessages        = "No message matches."
 	NothingPending    = "Nothing waits to be published."
 	OutboxEmpty       = "The outbox is empty."
 	NoLetters         = "There are no dead letters."
 	NoLetterMatches   = "No dead letter matches."
-	NothingToBe       = "No dead letter matches; nothing is to be %s." // requeued, say
+	NothingToBe       = "No dead letter matches; nothing is to be %s." // requeued, for example
 	NoReplays         = "There are no bulk replays."
 	NoEntries         = "The audit log has no such entry."
 	NoSchedules       = "There are no recurring schedules."

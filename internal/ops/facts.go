@@ -13,7 +13,8 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-// Fact is a line of what is known of something. One without a value is not shown.
+// Fact is one named value that is known about something. One without a value is
+// not shown.
 type Fact struct {
 	Name, Value string
 	At          time.Time // if the value is a point in time
@@ -21,7 +22,7 @@ type Fact struct {
 
 func at(name string, t time.Time) Fact { return Fact{Name: name, Value: Moment(&t), At: t} }
 
-// number is one that identifies something; 0 is none.
+// number formats a number that identifies something; 0 is none.
 func number(n int64) string {
 	if n == 0 {
 		return ""
@@ -29,7 +30,7 @@ func number(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// shown leaves the facts out that have no value.
+// shown omits facts without a value.
 func shown(facts ...Fact) []Fact {
 	return slices.DeleteFunc(facts, func(f Fact) bool { return f.Value == "" })
 }
@@ -39,7 +40,7 @@ func HeaderNames(m *waybill.Message) []string {
 	return append([]string{}, slices.Sorted(maps.Keys(m.Headers))...)
 }
 
-// MessageFacts describe a message but for its id and the values of its headers.
+// MessageFacts describe a message except its id and the values of its headers.
 func MessageFacts(m *waybill.Message) []Fact {
 	return shown(
 		Fact{Name: "topic", Value: m.Topic},
@@ -87,7 +88,7 @@ func LetterFacts(l *deadletter.Letter) []Fact {
 	), MessageFacts(&l.Message)...)
 }
 
-// ScheduleFacts describe a recurring schedule but for its message.
+// ScheduleFacts describe a recurring schedule except its message.
 func ScheduleFacts(s *schedule.State, now time.Time) []Fact {
 	limit := ""
 	if s.MaxExecutions > 0 {
@@ -136,7 +137,7 @@ func InstanceFacts(in *saga.Instance) []Fact {
 	)
 }
 
-// steps says how far an instance with steps is, and "" of one without.
+// steps returns the progress of an instance with steps, and "" for one without.
 func steps(pr saga.Progress) string {
 	switch {
 	case pr.Turn == 0:

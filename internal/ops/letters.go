@@ -23,7 +23,7 @@ func GroupFrom(g *deadletter.Group) string {
 	return "consumer " + g.Consumer
 }
 
-// Conditions are the reason of a dead letter, and what else holds of it.
+// Conditions are the reason of a dead letter, and its further conditions.
 func Conditions(l *deadletter.Letter) []string {
 	return append([]string{string(l.Reason)}, beyondReason(l)...)
 }
@@ -44,7 +44,7 @@ func beyondReason(l *deadletter.Letter) (list []string) {
 	return list
 }
 
-// LetterState is the state of a dead letter, and what else holds of it.
+// LetterState is the state of a dead letter, and its further conditions.
 func LetterState(l *deadletter.Letter) string {
 	list := beyondReason(l)
 	if l.State == deadletter.Open {
@@ -53,7 +53,7 @@ func LetterState(l *deadletter.Letter) string {
 	return strings.Join(list, ", ")
 }
 
-// LetterVerbs are what can be done with a dead letter, other than to run again what runs already.
+// LetterVerbs are the verbs for a dead letter, except those that already run.
 func LetterVerbs(l *deadletter.Letter) []Verb {
 	if l.Requeued {
 		return nil
@@ -79,7 +79,7 @@ func verbs(noun Noun, applies func(Verb) bool) (list []Verb) {
 	return list
 }
 
-// LetterRow is a dead letter as programs get it.
+// LetterRow is a dead letter in JSON output.
 type LetterRow struct {
 	deadletter.Letter
 	MessageID string `json:"message_id"`
@@ -90,13 +90,13 @@ type LetterRow struct {
 	Key       string `json:"key,omitempty"`
 }
 
-// LetterRowOf returns it.
+// LetterRowOf returns the row of a dead letter.
 func LetterRowOf(l deadletter.Letter) LetterRow {
 	m := &l.Message
 	return LetterRow{Letter: l, MessageID: m.ID, Topic: m.Address(), Type: m.Type, Source: m.Source, Tenant: m.Tenant, Key: m.Key}
 }
 
-// LetterRows are several of them.
+// LetterRows returns the rows of several dead letters.
 func LetterRows(letters []deadletter.Letter) []LetterRow {
 	rows := make([]LetterRow, len(letters))
 	for i, l := range letters {
@@ -115,7 +115,7 @@ type Consumer struct {
 	Worst      deadletter.Group // its largest
 }
 
-// Consumers sums groups up by consumer, the one with the most open letters first.
+// Consumers sums groups up by consumer, the one with the most open dead letters first.
 func Consumers(groups []deadletter.Group) []Consumer {
 	var rows []Consumer
 	at := make(map[string]int)

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// Life is all that a store knows of the messages with one id.
+// Life is everything that a store knows about the messages with one id.
 type Life struct {
 	ID      string             `json:"id"`
 	States  []outbox.State     `json:"states"`
@@ -27,7 +27,7 @@ const (
 	entriesOfMessage = 200
 )
 
-// Life reads the life of the messages with an id. It asks the inbox, which may read all of it, on demand only.
+// Life reads the life of the messages with an id. It queries the inbox, which may read all of it, only on demand.
 func (s Stores) Life(ctx context.Context, id string, askInbox bool) (l Life, err error) {
 	l = Life{ID: id, Letters: []LetterRow{}}
 	if l.States, err = s.Outbox.MessageStates(ctx, id); err != nil {
@@ -39,7 +39,7 @@ func (s Stores) Life(ctx context.Context, id string, askInbox bool) (l Life, err
 			return l, err
 		}
 		for _, letter := range slices.Backward(letters) {
-			if full, err := s.Letters.DeadLetter(ctx, letter.Number); err == nil { // else it has gone in the meantime
+			if full, err := s.Letters.DeadLetter(ctx, letter.Number); err == nil { // else it was deleted in the meantime
 				letter = full
 			}
 			l.Letters = append(l.Letters, LetterRowOf(letter))
@@ -54,17 +54,17 @@ func (s Stores) Life(ctx context.Context, id string, askInbox bool) (l Life, err
 	return l, err
 }
 
-// Unknown reports whether there is nothing to be said.
+// Unknown reports whether nothing is known.
 func (l *Life) Unknown() bool { return len(l.States)+len(l.Letters)+len(l.Inbox)+len(l.Audit) == 0 }
 
-// Event is a line of a message's life. What has not happened yet has the time when it is due, or none.
+// Event is one event of a message's life. One that has not happened yet has the time when it is due, or none.
 type Event struct {
 	At           time.Time
 	What, Detail string
-	Letter       int64 // it is about, 0 if none
+	Letter       int64 // of its dead letter, 0 if none
 }
 
-// Events are the lines, the earliest first. What has no time comes last.
+// Events returns the events, the earliest first. Those without a time come last.
 func (l *Life) Events() []Event {
 	events := slices.Concat(stateEvents(l.States), letterEvents(l.Letters), inboxEvents(l.Inbox))
 	for _, e := range slices.Backward(l.Audit) {
@@ -120,7 +120,7 @@ func inboxEvents(states []inbox.State) (events []Event) {
 		switch {
 		case s.ProcessedAt != nil:
 			events = append(events, Event{At: *s.ProcessedAt, What: "processed", Detail: "by consumer " + s.Consumer})
-		case s.DeadAt != nil: // its letter says more
+		case s.DeadAt != nil: // its dead letter says more
 		case s.DueAt != nil:
 			events = append(events, Event{At: *s.DueAt, What: "due again",
 				Detail: fmt.Sprintf("for consumer %s after %s: %s", s.Consumer, Plural(s.Attempts, "failed attempt"), s.Error)})
@@ -150,10 +150,10 @@ func StateFacts(s *outbox.State) []Fact {
 	)
 }
 
-// FoundBy is what messages are found by that are known by something else than their id.
+// FoundBy is a search for messages by something other than their id.
 type FoundBy struct{ Key, CorrelationID, Text string }
 
-// Search returns the messages of the outbox with the statuses, "" for those that are pending: one more than most if
+// Search returns the messages of the outbox with the statuses, "" for those that are pending: most plus one if
 // there are more.
 func (s Stores) Search(ctx context.Context, f outbox.Filter, statuses []outbox.Status, most int) ([]outbox.State, error) {
 	var found []outbox.State

@@ -1,8 +1,8 @@
-// Package ops is what operators see and do, for every surface that shows it: how the state of messages, dead
-// letters, replays, schedules, sagas and relays is gathered and put into words, and the table of [Verbs] with the
-// right that each needs and what the audit log calls it. The command line prints it, the dashboard renders it.
+// Package ops is what operators see and do, for every user interface: it gathers the state of messages, dead
+// letters, replays, schedules, sagas and relays and puts it into words, and holds the table of [Verbs] with the
+// right that each needs and its name in the audit log. The command line prints it, the dashboard renders it.
 //
-// What is gathered is plain data; what is said of it are functions without input or output.
+// What is gathered is plain data; functions without input or output put it into words.
 package ops
 
 import (
@@ -32,7 +32,7 @@ type Replays interface {
 	CancelReplay(ctx context.Context, number int64, act deadletter.Act) (bool, error)
 }
 
-// Stores are what operators look at and change. What a store does not keep, or somebody may not reach, is nil.
+// Stores are what operators see and change. What a store does not keep, or the operator may not access, is nil.
 type Stores struct {
 	Outbox    Outbox
 	Letters   deadletter.Store
@@ -43,11 +43,11 @@ type Stores struct {
 	Sagas     saga.OperatorStore
 	Audit     deadletter.Auditor
 
-	Source   string           // of messages by which an instance of a saga goes on
-	Observer observe.Observer // receives what operators run
+	Source   string           // of messages that resume an instance of a saga
+	Observer observe.Observer // receives events of what operators run
 }
 
-// Of returns what a store is.
+// Of returns the interfaces that a store implements.
 func Of(store any) Stores {
 	var s Stores
 	s.Outbox, _ = store.(Outbox)

@@ -40,12 +40,12 @@ func Refused(err error) (reason string, overtaken bool) {
 	return "", false
 }
 
-// Outcome is what became of one dead letter of several.
+// Outcome is the outcome for one dead letter of several.
 type Outcome struct {
 	Number int64
 	Done   bool
 	Failed bool   // it is not as it should be
-	Gone   bool   // because somebody else has dealt with it
+	Gone   bool   // because somebody else has handled it
 	Why    string // it was not done
 }
 

@@ -8,12 +8,12 @@ import (
 	"github.com/waybill-go/waybill/internal/span"
 )
 
-// Progress says how far a replay is.
+// Progress describes the progress of a replay.
 func Progress(r *deadletter.Replay) string {
 	return fmt.Sprintf("requeued %s of %s, passed over %s, dead again %s", Count(r.Requeued), Count(r.Letters), Count(r.Skipped), Count(r.Failed))
 }
 
-// PreviewText says what a replay would do.
+// PreviewText describes what a replay would do.
 func PreviewText(p *deadletter.Preview, rate float64) string {
 	keys := "without a key"
 	if p.Keys > 0 {
@@ -23,7 +23,7 @@ func PreviewText(p *deadletter.Preview, rate float64) string {
 		Plural(p.Letters, "dead letter"), keys, Moment(&p.Oldest), rate, Age(leastTime(p.Letters, rate)))
 }
 
-// PreviewRisk says which letters are older than what inboxes remember, "" if none is.
+// PreviewRisk says how many dead letters are older than what inboxes remember, "" if none.
 func PreviewRisk(p *deadletter.Preview, retention time.Duration) string {
 	if p.Unprotected == 0 {
 		return ""
@@ -37,12 +37,12 @@ func leastTime(letters int, rate float64) time.Duration {
 	return max(time.Second, span.Of(float64(letters)/rate, time.Second).Round(time.Second))
 }
 
-// IdleAfter is how long a running replay may put nothing back, before somebody asks whether anything drives it. A slow
-// one may take longer for each letter.
+// IdleAfter is how long a running replay may requeue nothing before it is reported as idle. A slow one may take longer
+// for each dead letter.
 const IdleAfter = 15 * time.Second
 
-// Idle says why a running replay does not get on that was still for a time, "" if it does. Relays drive replays; so do
-// consumers, of which the store keeps no list.
+// Idle says why a running replay, which has requeued nothing for the duration still, does not advance, "" if it does.
+// Relays drive replays; so do consumers, of which the store keeps no list.
 func Idle(r *deadletter.Replay, still time.Duration, noRelay bool) string {
 	patience := max(IdleAfter, time.Duration(3/r.Plan.Complete().Rate*float64(time.Second)))
 	switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/waybill-go/waybill/saga"
 )
 
-// InstanceVerbs are what can be done with an instance of a saga.
+// InstanceVerbs are the verbs for an instance of a saga.
 func InstanceVerbs(in *saga.Instance) []Verb {
 	return verbs(Saga, func(v Verb) bool {
 		if v.Name == "resume" {
@@ -17,7 +17,8 @@ func InstanceVerbs(in *saga.Instance) []Verb {
 	})
 }
 
-// StateChange shows the states of an entry of an instance's log, one if it has stayed.
+// StateChange shows the states of an entry of an instance's log, only one if the state
+// has not changed.
 func StateChange(e *saga.Entry) string {
 	if e.From == e.To || e.From == "" {
 		return e.To

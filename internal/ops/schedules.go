@@ -19,7 +19,7 @@ func When(r *schedule.Recurring) string {
 	return r.Cron + " " + r.TimeZone
 }
 
-// lateness is for how long the time of a schedule has come; 0 if it has not.
+// lateness is how long a schedule has been due; 0 if it is not.
 func lateness(s *schedule.State, now time.Time) time.Duration {
 	if s.NextAt.IsZero() {
 		return 0
@@ -27,7 +27,7 @@ func lateness(s *schedule.State, now time.Time) time.Duration {
 	return max(0, now.Sub(s.NextAt))
 }
 
-// Late says for how long the time of a schedule has come, "" if it has not.
+// Late says how long a schedule has been due, "" if it is not.
 func Late(s *schedule.State, now time.Time) string {
 	if late := lateness(s, now); late > 0 {
 		return Age(late)
@@ -35,7 +35,7 @@ func Late(s *schedule.State, now time.Time) string {
 	return ""
 }
 
-// ScheduleVerbs are what can be done with a recurring schedule.
+// ScheduleVerbs are the verbs for a recurring schedule.
 func ScheduleVerbs(s *schedule.State) []Verb {
 	return verbs(Schedule, func(v Verb) bool {
 		switch v.Name {
@@ -48,7 +48,7 @@ func ScheduleVerbs(s *schedule.State) []Verb {
 	})
 }
 
-// ScheduleRow is a schedule as programs get it, without its payload.
+// ScheduleRow is a schedule in JSON output, without its payload.
 type ScheduleRow struct {
 	State *schedule.State `json:"-"`
 	Late  string          `json:"-"`
@@ -74,7 +74,7 @@ type ScheduleRow struct {
 	Skipped        int                  `json:"skipped"`
 }
 
-// ScheduleRowOf returns it, as of now by the store's clock.
+// ScheduleRowOf returns the row of a schedule, as of now by the store's clock.
 func ScheduleRowOf(s schedule.State, now time.Time) ScheduleRow {
 	r := ScheduleRow{
 		State: &s, Late: Late(&s, now),
@@ -88,7 +88,7 @@ func ScheduleRowOf(s schedule.State, now time.Time) ScheduleRow {
 	return r
 }
 
-// Schedules lists schedules behind the one with a name.
+// Schedules lists schedules after the one with the given name.
 func Schedules(ctx context.Context, store schedule.Inspector, after string, limit int) ([]ScheduleRow, error) {
 	list, err := store.Schedules(ctx, after, limit)
 	if err != nil {

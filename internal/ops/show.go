@@ -24,10 +24,10 @@ type Screen struct {
 	Message  *waybill.Message   // nil for an instance
 	Entries  []deadletter.Entry // of the audit log
 
-	about deadletter.Entry // what somebody looks at
+	about deadletter.Entry // whether confidential content is shown
 }
 
-// Secret is what is confidential of it: "payload", with the values of headers, or "data".
+// Secret returns the confidential content: "payload", with the values of headers, or "data".
 func (sc *Screen) Secret() (name string, content []byte) {
 	if sc.Instance != nil {
 		return "data", sc.Instance.Data
@@ -35,8 +35,7 @@ func (sc *Screen) Secret() (name string, content []byte) {
 	return "payload", sc.Message.Payload
 }
 
-// Show reads one thing. If somebody looks at what is confidential of it, that is recorded first, and an error if it
-// can't be.
+// Show reads one thing. Looking at confidential content is recorded first, and is an error if it cannot be recorded.
 func (s Stores) Show(ctx context.Context, noun Noun, t Target, looks bool, act deadletter.Act) (sc Screen, err error) {
 	sc = Screen{Target: t, Noun: noun}
 	switch noun {
@@ -53,7 +52,7 @@ func (s Stores) Show(ctx context.Context, noun Noun, t Target, looks bool, act d
 		what, _ := sc.Secret()
 		err = s.Reveal(ctx, act, what, sc.about)
 	}
-	if err != nil || noun == Schedule || noun == Saga { // of which the audit log can't be asked
+	if err != nil || noun == Schedule || noun == Saga { // which the audit log cannot be queried for
 		return sc, err
 	}
 	f := deadletter.AuditFilter{Letter: t.Number, Limit: entriesShown}
@@ -98,7 +97,7 @@ func (s Stores) showInstance(ctx context.Context, sc *Screen) error {
 	return err
 }
 
-// revealed is what programs get of a message only if somebody looks at the payload. It is in the first of them if it is
+// revealed is the part of a message in JSON output only if the payload is shown. It is in the first of them if it is
 // UTF-8 text.
 type revealed struct {
 	Payload       *string           `json:"payload,omitempty"`
@@ -146,7 +145,7 @@ type scheduledDetail struct {
 	messageDetail
 }
 
-// Detail is a dead letter, schedule or scheduled message as programs get it.
+// Detail is a dead letter, schedule or scheduled message in JSON output.
 func (sc *Screen) Detail(looks bool) any {
 	m := sc.Message
 	var r revealed

@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Count writes a count so that a person sees how large it is: "12,345". Numbers that identify something are
-// written as they are typed.
+// Count formats a count for people: "12,345". Numbers that identify something are not formatted.
 func Count[N ~int | ~int64](n N) string {
 	text := strconv.FormatInt(int64(n), 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -89,7 +88,7 @@ func Short(text string, limit int) string {
 	return string([]rune(text)[:limit-1]) + "…"
 }
 
-// Ranges writes ascending numbers briefly: "0-3, 7, 9-63".
+// Ranges formats ascending numbers briefly: "0-3, 7, 9-63".
 func Ranges(numbers []int) string {
 	var parts []string
 	for i := 0; i < len(numbers); {
@@ -110,7 +109,7 @@ func Ranges(numbers []int) string {
 // Capital returns text with its first letter, of ASCII, in upper case.
 func Capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// nonZero is a count, and "" for none.
+// nonZero formats a count, and "" for none.
 func nonZero[N ~int | ~int64](n N) string {
 	if n == 0 {
 		return ""

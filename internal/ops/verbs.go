@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-// Right is what somebody must have to use a verb. Each includes those before it.
+// Right is the right that a verb requires. Each includes those before it.
 type Right int
 
 // The rights, in the order of the roles that have them.
@@ -21,7 +21,7 @@ const (
 	Administer
 )
 
-// Noun is what a verb is used on.
+// Noun is the kind of object of a verb.
 type Noun string
 
 // The nouns of the table.
@@ -33,17 +33,17 @@ const (
 	Saga      Noun = "instance"
 )
 
-// Target is one thing that a verb is used on.
+// Target is one object of a verb.
 type Target struct {
 	Number   int64   // of a dead letter or replay
 	Name     string  // of a schedule, or the id of a message
 	Instance saga.ID // of a saga
 }
 
-// Result is what a verb has done.
+// Result is the result of a verb.
 type Result struct {
 	Done      bool   // false: nothing was to be done
-	MessageID string // of the message that a schedule has run by
+	MessageID string // of the message of a schedule's run
 }
 
 // Verb is something that an operator can do. Texts continue sentences: "it was not {Past}: it {Nothing}".
@@ -53,22 +53,23 @@ type Verb struct {
 	Past    string // "requeued"
 	Right   Right
 	Audit   deadletter.Action
-	Preview bool // what a filter matches is counted and shown before it is done to all of it
+	Preview bool // matches of a filter are counted and shown before it is done to all of them
 
 	Short   string // what it is for, of several
 	Effect  string // what follows from it; whole sentences
 	Says    string // what is said of %s when it is done; "Requeued %s" if left out
-	Then    string // and what happens now
+	Then    string // and what happens next
 	Nothing string // why nothing was to be done
-	Missing bool   // that was because it is not there, which is a failure
+	Missing bool   // that was because it does not exist, which is a failure
 	MustSay string // what has to be said with it; "" if it may be done without a reason
 	Danger  bool   // it ends something
 	Invites string // to it, where it is the first to be done
 
-	// Ends is the state of a dead letter that is as good as done.
+	// Ends is the state of a dead letter that counts as done.
 	Ends deadletter.State
 
-	// Do does it. The caller has made sure that the store keeps such things. Nil if it takes more than a target.
+	// Do executes the verb. The caller has made sure that the store keeps the noun. Nil if it takes more than a
+	// target.
 	Do func(ctx context.Context, s Stores, t Target, act deadletter.Act) (Result, error)
 }
 
@@ -170,13 +171,13 @@ var Verbs = []Verb{
 	},
 }
 
-// Find returns the verb with a name; the table has it.
+// Find returns the verb with a name, which must be in the table.
 func Find(noun Noun, name string) Verb {
 	i := slices.IndexFunc(Verbs, func(v Verb) bool { return v.Noun == noun && v.Name == name })
 	return Verbs[i]
 }
 
-// Actions are all that the audit log may have: what the verbs leave there, and what is done without them.
+// Actions returns all actions of the audit log: those of the verbs, and those without one.
 func Actions() []deadletter.Action {
 	actions := []deadletter.Action{deadletter.ActReveal, deadletter.ActEffect, deadletter.ActCleanup, deadletter.ActCancelMessage}
 	for _, v := range slices.Backward(Verbs) {
@@ -185,13 +186,13 @@ func Actions() []deadletter.Action {
 	return actions
 }
 
-// Title is the verb on a button.
+// Title is the label of the verb on a button.
 func (v Verb) Title() string { return Capital(strings.ReplaceAll(v.Name, "-", " ")) }
 
 // Help says what the verb is for, and what follows from it.
 func (v Verb) Help() string { return v.Short + ". " + v.Effect }
 
-// Told says what has become of something with a name, as in "dead letter 7", or "the dead letter".
+// Told describes the outcome for something with a name, as in "dead letter 7", or "the dead letter".
 func (v Verb) Told(name string, r Result) string {
 	if !r.Done {
 		return Capital(name) + " " + v.Nothing + "."
@@ -210,7 +211,7 @@ func (v Verb) Told(name string, r Result) string {
 	return Capital(text) + "."
 }
 
-// Undone says why it was not done.
+// Undone says why the verb was not done.
 func (v Verb) Undone(name, reason string) string {
 	return name + " was not " + v.Past + ": " + reason
 }

@@ -1,9 +1,9 @@
-// The command gosec checks what users link of the modules in the directories that it is given for weaknesses, by
-// the rules of github.com/securego/gosec. Every rule holds everywhere but for the exceptions below,
-// each with its reason; one that is no longer needed is an error.
+// The command gosec checks the packages that users link, of the modules in the given directories, for
+// weaknesses, by the rules of github.com/securego/gosec. Every rule applies everywhere except for the exceptions
+// below, each with its reason; one that is no longer needed is an error.
 //
-// It is a program of its own because the command of that name links the clients of several language
-// models, which take seven minutes of CPU to compile.
+// It is a separate program because the original command links the clients of several language models, which take
+// seven minutes of CPU to compile.
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/securego/gosec/v2/rules"
 )
 
-// unlinked are directories that no user links: servers and tools for tests, benchmarks, examples, and modules of
-// their own, which are given by themselves.
+// unlinked are directories that no user links: servers and tools for tests, benchmarks, examples, and separate
+// modules, which are given separately.
 var unlinked = regexp.MustCompile(`(^|/)(testdata|node_modules|bench|examples|scripts|internal/(archtest|browser|testtools|interleave|sim|soak|conformance|e2e|sagatest))(/|$)`)
 
 // exception is where a rule does not hold, by the beginning of the path.
@@ -86,7 +86,7 @@ func main() {
 	}
 }
 
-// check returns what is wrong in the packages below the directories. The first is that of the paths above.
+// check returns the issues in the packages below the directories. The paths above are relative to the first.
 func check(roots []string) (found []string, err error) {
 	var packages []string
 	for _, root := range roots {

@@ -1,9 +1,9 @@
-// Command testsof prints the tests of packages that declare themselves to be of a kind, as a pattern for "go test -run" or
-// "-skip". A test declares it by a line of its doc comment:
+// Command testsof prints the tests of packages that declare themselves to be of a kind, as a pattern for "go test -run"
+// or "-skip". A test declares its kind in a line of its doc comment:
 //
 //	//test:cluster
 //
-// It may be of several kinds; kinds has them.
+// It may have several kinds, of those in kinds.
 package main
 
 import (
@@ -44,8 +44,8 @@ func main() {
 	fmt.Println(pattern)
 }
 
-// patternOf returns what matches the tests that are of one of the kinds at least. That there is none of a kind is an error: an empty
-// pattern would match every test.
+// patternOf returns a pattern for the tests that have at least one of the kinds. A kind without tests is an error: an
+// empty pattern would match every test.
 func patternOf(wanted, dirs []string) (string, error) {
 	var names []string
 	found := make(map[string]bool)
@@ -71,7 +71,7 @@ func patternOf(wanted, dirs []string) (string, error) {
 	return "^(" + strings.Join(slices.Compact(names), "|") + ")$", nil
 }
 
-// test is a test function and the kinds that it declares to be of.
+// test is a test function and the kinds that it declares.
 type test struct {
 	name  string
 	kinds []string

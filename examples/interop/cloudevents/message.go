@@ -1,10 +1,10 @@
-// Package cloudevents lets the Go SDK of CloudEvents read what Waybill publishes to RabbitMQ, NATS,
-// Kafka, Redis and Service Bus. Its tests also send what the SDK writes to each of them, and to the
-// receiver of webhooks, for which the SDK has a binding of its own.
+// Package cloudevents lets the Go SDK of CloudEvents read what Waybill publishes to RabbitMQ, NATS, Kafka,
+// Redis and Service Bus. Its tests also send what the SDK writes to each of them, and to the receiver of
+// webhooks, for which the SDK has its own binding.
 //
-// It is a module of its own, so that programs that use Waybill depend on no SDK. The SDK has no
-// binding for AMQP 0.9.1 and for Redis, those for the others bring a client library each, and this
-// package needs of all of them only what a binding is made of: a prefix and a body.
+// It is a separate module, so that programs that use Waybill do not depend on the SDK. The SDK has no
+// binding for AMQP 0.9.1 and for Redis, those for the others bring a client library each, and this package
+// needs only the essence of a binding: a prefix and a body.
 package cloudevents
 
 import (
@@ -26,7 +26,7 @@ const (
 	Redis      = "ce_"
 )
 
-// message is a message in either content mode, as the SDK wants to see it.
+// message implements the SDK's message interface for either content mode.
 type message struct {
 	headers     map[string]string
 	contentType string
@@ -40,7 +40,7 @@ var (
 	_ binding.MessageMetadataReader = (*message)(nil)
 )
 
-// NewMessage returns a message whose attributes are the headers with a prefix, or stand in the body if the
+// NewMessage returns a message whose attributes are the headers with a prefix, or are in the body if the
 // content type is that of a whole event. It is read with binding.ToEvent.
 func NewMessage(prefix string, headers map[string]string, contentType string, body []byte) binding.Message {
 	return &message{headers: headers, contentType: contentType, body: body, prefix: prefix, versions: spec.WithPrefix(prefix)}

@@ -22,26 +22,27 @@ type Broker interface {
 	Close() error
 }
 
-// Look is a view of the broker past our own code, and what sets up and clears away there.
+// Look is a view of the broker that bypasses our own code, with its set-up and clean-up.
 type Look interface {
 	// Ready returns when the broker has a place for the messages of every group.
 	Ready(ctx context.Context, broker Broker) error
 
-	// Held returns how many messages the broker has taken, copies included.
+	// Held returns how many messages the broker has accepted, copies included.
 	Held(ctx context.Context) (int, error)
 
-	// Backlog returns how many messages a consumer has not taken yet.
+	// Backlog returns how many messages a consumer has not received yet.
 	Backlog(ctx context.Context, consumer string) (int, error)
 
-	// Remove takes away what the demo has made, and the connection.
+	// Remove deletes what the demo has created, and closes the connection.
 	Remove(ctx context.Context) error
 }
 
-// Audit is a group that nobody acts for. Its queue gets a copy of all that is published.
+// Audit is a group without a consumer. Its queue gets a copy of everything that is
+// published.
 const Audit = "audit"
 
-// different returns how many different messages, by their ids, the broker has taken, out of
-// the number that it holds. It reads them all.
+// different returns how many different messages, by their ids, are among those that the
+// broker holds. It reads them all.
 func different(ctx context.Context, broker Broker, s Site, held int) (int, error) {
 	if held == 0 {
 		return 0, nil

@@ -16,8 +16,8 @@ const (
 	Shipping = "shipping"
 )
 
-// handlers returns the handler of each consumer. They write in the transaction that they are
-// given, which records the message as processed too.
+// handlers returns the handler of each consumer. They write in the given transaction, which
+// also records the message as processed.
 func handlers(p *place) map[string]consumer.Handler[*sql.Tx] {
 	return map[string]consumer.Handler[*sql.Tx]{
 		Billing: onOrder(func(ctx context.Context, tx *sql.Tx, o Order) error {
@@ -31,7 +31,7 @@ func handlers(p *place) map[string]consumer.Handler[*sql.Tx] {
 	}
 }
 
-// onOrder is a handler of placed orders, which fails as faults.go has it.
+// onOrder is a handler of placed orders, which fails as faults.go specifies.
 func onOrder(act func(ctx context.Context, tx *sql.Tx, o Order) error) consumer.Handler[*sql.Tx] {
 	mux := consumer.NewMux[*sql.Tx]()
 	faults := newHandlerFaults()
@@ -44,7 +44,7 @@ func onOrder(act func(ctx context.Context, tx *sql.Tx, o Order) error) consumer.
 	return mux.Serve
 }
 
-// consumers are billing and shipping at work.
+// consumers are the running consumers billing and shipping.
 type consumers struct {
 	broker Broker
 	cancel context.CancelFunc
@@ -59,7 +59,7 @@ func startConsumers(ctx context.Context, s *servers, broken string) (*consumers,
 	}
 	svc, err := newConsumers(s, broker, broken)
 	if err != nil {
-		_ = broker.Close() // it was never in use
+		_ = broker.Close() // it was never used
 		return nil, err
 	}
 	run, cancel := context.WithCancel(ctx)
@@ -79,7 +79,7 @@ func newConsumers(s *servers, broker service.Broker, broken string) (*service.Se
 	}
 	svc, err := service.New(store, broker, service.Config{
 		Source:       shopSource,
-		DisableRelay: true, // it has a process of its own
+		DisableRelay: true, // it has its own process
 		Observer:     quiet,
 		Consumer: consumer.Config{
 			Concurrency: s.place.concurrency(),

@@ -1,12 +1,12 @@
-// Package demo is the main job of waybill in one run: a shop commits orders together with
-// the messages that tell of them, a relay publishes these to a broker, and two consumers act
-// on them, while processes are killed, messages are published twice and handlers fail. In
-// the end a ledger is drawn up from the tables and the broker.
+// Package demo shows the main job of waybill in one run: a shop commits orders together with
+// their messages, a relay publishes these to a broker, and two consumers act on them, while
+// processes are killed, messages are published twice and handlers fail. Finally a ledger is
+// drawn up from the tables and the broker.
 //
 // It is also an example of how the parts fit together. Read shop.go (outbox), relay.go,
 // consumers.go (inbox); then faults.go, which breaks them, and ledger.go, which counts.
-// servers.go and broker.go make the places where it happens, process.go runs the shop and
-// the relay as processes of their own, so that they can be killed for real.
+// servers.go and broker.go provide store and broker, process.go runs the shop and the relay
+// as separate processes, so that they can be killed for real.
 package demo
 
 import (
@@ -17,16 +17,16 @@ import (
 	"time"
 )
 
-// The parts that [Config.Break] can take away.
+// The parts that [Config.Break] can remove.
 const (
 	BreakNothing = ""
 	BreakInbox   = "inbox"  // handlers run for every delivery
 	BreakOutbox  = "outbox" // the shop publishes after its commit, not in it
 )
 
-// Config says what to show.
+// Config configures the demo.
 type Config struct {
-	// Store and Broker are URLs of real servers; an empty one stands for an embedded one.
+	// Store and Broker are URLs of real servers; an empty one means an embedded one.
 	Store, Broker string
 
 	// Servers opens Store and Broker; nil if both are empty.
@@ -35,10 +35,10 @@ type Config struct {
 	// Orders is how many orders the shop commits, 1 to 1,000,000.
 	Orders int
 
-	// Break is the part to take away, to see what it is good for.
+	// Break is the part to remove, to see what it is for.
 	Break string
 
-	// Output gets the story while it goes on; Live says that it is a terminal.
+	// Output receives the progress; Live says that it is a terminal.
 	Output io.Writer
 	Live   bool
 
@@ -73,7 +73,7 @@ const (
 const cleanupTimeout = 30 * time.Second
 
 // Run shows the demo and returns its ledger. The error says why it could not be shown; a
-// ledger that does not balance is none.
+// ledger that does not balance is not an error.
 func Run(ctx context.Context, cfg Config) (ledger *Ledger, err error) {
 	if cfg.Broker != "" {
 		if err := cfg.Servers.Check(cfg.Broker); err != nil {
@@ -121,7 +121,7 @@ func (s *show) run(ctx context.Context) (*Ledger, error) {
 }
 
 // work lets the shop sell and the relay publish, each in a process of its own that is killed
-// and started again, until everything has come to rest.
+// and started again, until nothing changes any longer.
 func (s *show) work(ctx context.Context) (Deaths, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -137,8 +137,8 @@ func (s *show) work(ctx context.Context) (Deaths, error) {
 	return Deaths{Shop: shop.deaths, Relay: relay.deaths}, err
 }
 
-// start starts a worker that dies the given number of times. With the outbox taken away
-// there is nothing for a relay to do, and none is started.
+// start starts a worker that dies the given number of times. Without the outbox there is
+// nothing for a relay to do, and none is started.
 func (s *show) start(ctx context.Context, role string, deaths, dieAfter int) *worker {
 	w := newWorker(role, task{Site: s.servers.site, Orders: s.cfg.Orders, Break: s.cfg.Break})
 	if role == "relay" && s.cfg.Break == BreakOutbox {
@@ -177,8 +177,8 @@ func (s *show) introduce() {
 	t.say("")
 }
 
-// How long nothing may change before the show is over: everything has arrived and
-// duplicates may still be on their way, something is missing, or something is stuck.
+// How long nothing may change before the show is over: everything has arrived and duplicates
+// may still be in flight, something is missing, or something is stuck.
 const (
 	restWhenDone    = time.Second
 	restWhenMissing = 3 * time.Second
@@ -186,7 +186,7 @@ const (
 	watchInterval   = 100 * time.Millisecond
 )
 
-// watch tells how things go, until they have come to rest.
+// watch prints progress, until nothing changes any longer.
 func (s *show) watch(ctx context.Context, shop, relay *worker) error {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/service"
 )
 
-// quiet keeps failures that are part of the show off the screen.
+// quiet hides failures that are part of the demo.
 var quiet = observe.LogTo(slog.New(slog.DiscardHandler))
 
 // faulty is a broker with a publisher that sends every tenth message twice, and then kills
@@ -32,8 +32,8 @@ func (f faulty) Publisher() contract.Publisher {
 	return &mortal{twice{f.Broker.Publisher()}, killSelfAfter(f.dieAfter)}
 }
 
-// twice publishes every tenth order a second time, under a deduplication id of its own, so
-// that the broker takes it for another message. For the inbox it is the same one.
+// twice publishes every tenth order a second time, under another deduplication id, so that the
+// broker treats it as another message. For the inbox it is the same one.
 type twice struct{ contract.Publisher }
 
 // Send implements relay.Publisher.
@@ -70,7 +70,7 @@ func (m *mortal) Send(ctx context.Context, msgs []contract.Outgoing) (wait func(
 
 // killSelfAfter returns a function that, called for the n-th time, kills the process that it is
 // called in, as an operator, a crash or the kernel would: nothing is closed, finished or
-// written down. With n 0 it does nothing.
+// recorded. With n 0 it does nothing.
 func killSelfAfter(n int) func() {
 	var calls atomic.Int64
 	return func() {
@@ -78,7 +78,7 @@ func killSelfAfter(n int) func() {
 			return
 		}
 		if self, err := os.FindProcess(os.Getpid()); err == nil && self.Kill() == nil {
-			select {} // the signal is on its way
+			select {} // until the signal arrives
 		}
 	}
 }
@@ -104,7 +104,7 @@ func (f *handlerFaults) of(o Order) error {
 	return errHandler
 }
 
-// withoutInbox runs handlers in a transaction, as before, but lets every delivery pass.
+// withoutInbox runs handlers in a transaction, as before, but does not filter duplicates.
 type withoutInbox struct{ service.Store[*sql.Tx] }
 
 // ProcessOnce implements inbox.Inbox, wrongly.

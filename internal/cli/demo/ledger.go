@@ -16,11 +16,11 @@ import (
 type Ledger struct {
 	Store    string   `json:"store"`
 	Broker   string   `json:"broker"`
-	Broken   string   `json:"broken,omitempty"` // the part that was taken away
+	Broken   string   `json:"broken,omitempty"` // the part that was removed
 	Killed   Deaths   `json:"killed"`
 	Lines    []Line   `json:"lines"`
 	Balances bool     `json:"balances"`
-	Off      []string `json:"off"` // the names of the lines that are not as they must be
+	Off      []string `json:"off"` // the names of the lines that are wrong
 	Seconds  float64  `json:"seconds"`
 }
 
@@ -34,7 +34,7 @@ type Deaths struct {
 type Line struct {
 	Name  string `json:"name"`
 	Count int    `json:"count"`
-	Want  *int   `json:"want,omitempty"` // what it must be; nil where anything is right
+	Want  *int   `json:"want,omitempty"` // what it must be; nil if any value is right
 	From  string `json:"from"`           // where it was counted
 }
 
@@ -105,7 +105,7 @@ func (s *servers) countOutbox(ctx context.Context, f *figures) error {
 	}
 	for _, st := range stats {
 		if st.Consumer != "" {
-			continue // a letter of a message that was published, and is counted so
+			continue // a dead letter of a message that was published, and is counted so
 		}
 		n := int(st.Count)
 		f.enqueued += n
@@ -186,7 +186,7 @@ func (f *figures) effectLines(name string, must makeLine, may func(string, int, 
 	return lines
 }
 
-// Print shows the ledger to a person, what it means, and what to do next.
+// Print prints the ledger, what it means, and what to do next.
 func (l *Ledger) Print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "LEDGER\t%9s\t\tCOUNTED IN\n", "COUNT")
@@ -200,7 +200,7 @@ func (l *Ledger) Print(w io.Writer) error {
 	return err
 }
 
-// next says what to do after the demo. A ledger that fails has said what it is about.
+// next says what to do after the demo. A ledger that fails has already said why.
 func (l *Ledger) next() string {
 	if !l.Balances {
 		return ""

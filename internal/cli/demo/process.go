@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// task is what a child process is told, on its standard input.
+// task is what a child process receives on its standard input.
 type task struct {
 	Site     Site
 	Orders   int
@@ -53,7 +53,7 @@ func Child(ctx context.Context, role string, stdin io.Reader, servers Servers) e
 	return nil
 }
 
-// worker is a role that is played by one child process after the other.
+// worker runs a role in one child process after the other.
 type worker struct {
 	role   string
 	task   task
@@ -70,7 +70,7 @@ func newWorker(role string, t task) *worker {
 	return &worker{role: role, task: t, done: make(chan struct{}), failed: make(chan struct{})}
 }
 
-// plan lets the worker die a number of times, each time after so many deeds, and then live.
+// plan makes the worker die the given number of times, each time after dieAfter actions, and then live.
 func (w *worker) plan(deaths, dieAfter int) {
 	for range deaths {
 		w.lives = append(w.lives, dieAfter)
@@ -78,7 +78,7 @@ func (w *worker) plan(deaths, dieAfter int) {
 	w.lives = append(w.lives, 0)
 }
 
-// run starts process after process until one has ended well or ctx is done.
+// run starts process after process until one has succeeded or ctx is done.
 func (w *worker) run(ctx context.Context) {
 	defer close(w.done)
 	for _, dieAfter := range w.lives {
@@ -142,7 +142,7 @@ func (w *worker) live(ctx context.Context) (killed bool, _ error) {
 	return true, nil // a process that fails says why; one that is killed can't
 }
 
-// withoutOptions drops the options of the program, which the child has no use for.
+// withoutOptions drops the options of the program, which the child does not need.
 func withoutOptions(env []string) []string {
 	var kept []string
 	for _, entry := range env {

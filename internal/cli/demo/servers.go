@@ -25,16 +25,16 @@ import (
 
 // Servers opens servers other than the demo's own.
 type Servers interface {
-	// Check returns why the demo can't be shown on the broker with a URL.
+	// Check returns why the demo cannot run on the broker with a URL.
 	Check(broker string) error
 
-	// OpenStore opens the store of a site and its database, which the caller closes in the end.
+	// OpenStore opens the store of a site and its database, which the caller must close.
 	OpenStore(ctx context.Context, s Site) (*sql.DB, Store, error)
 
 	// OpenBroker opens the broker of a site.
 	OpenBroker(ctx context.Context, s Site) (Broker, error)
 
-	// OpenLook connects to the broker of a site in its own language. The broker has been
+	// OpenLook connects to the broker of a site with its own protocol. The broker has been
 	// opened before.
 	OpenLook(ctx context.Context, s Site) (Look, error)
 }
@@ -104,7 +104,7 @@ func (s Site) look(ctx context.Context) (Look, error) {
 
 const openTimeout = 10 * time.Second
 
-// place is an opened store with the tables of the business beside waybill's own.
+// place is an opened store with the tables of the business next to waybill's own.
 type place struct {
 	db      *sql.DB
 	store   Store
@@ -138,7 +138,7 @@ func (p *place) sql(text string) string {
 	}
 }
 
-// concurrency is how many transactions are worth running at a time. SQLite has one writer.
+// concurrency is how many transactions are worth running concurrently. SQLite has one writer.
 func (p *place) concurrency() int {
 	if p.numbers {
 		return 8
@@ -148,18 +148,18 @@ func (p *place) concurrency() int {
 
 func (p *place) close() { _ = p.db.Close() } // nothing is left to be written
 
-// servers are the store and the broker of one show.
+// servers are the store and the broker of one run.
 type servers struct {
 	site       Site
 	place      *place
-	look       Look // at the broker, past our own code
+	look       Look // at the broker, bypassing our own code
 	dir        string
 	nats       *natsserver.Server // the embedded one, or nil
 	storeText  string
 	brokerText string
 }
 
-// openServers opens, or starts, the servers and makes the tables.
+// openServers opens, or starts, the servers and creates the tables.
 func openServers(ctx context.Context, cfg Config) (_ *servers, err error) {
 	name := cfg.name
 	if name == "" {
@@ -193,7 +193,7 @@ func openServers(ctx context.Context, cfg Config) (_ *servers, err error) {
 	return s, nil
 }
 
-// embed puts a file and a server of our own where no URL is given.
+// embed uses a file and an embedded server where no URL is given.
 func (s *servers) embed() (err error) {
 	s.storeText, s.brokerText = redact.URL(s.site.Store), redact.URL(s.site.Broker)
 	if s.site.Store != "" && s.site.Broker != "" {
@@ -238,7 +238,7 @@ func (s *servers) startNATS() error {
 	return nil
 }
 
-// remove takes away all that the show has made. It works on what was opened so far.
+// remove deletes everything that the run has created. It works on what was opened so far.
 func (s *servers) remove(ctx context.Context) error {
 	var errs []error
 	if s.look != nil {

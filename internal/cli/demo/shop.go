@@ -13,14 +13,14 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// Order is what the shop sells, and tells.
+// Order is an order of the shop, and the payload of its event.
 type Order struct {
 	Number   int    `json:"number"`
 	Customer string `json:"customer"`
 	Cents    int    `json:"cents"`
 }
 
-// orderPlaced is the event by which the shop tells of an order.
+// orderPlaced is the event that the shop publishes for an order.
 var orderPlaced = waybill.NewEventType[Order]("order.placed", 1)
 
 const (
@@ -28,11 +28,11 @@ const (
 	customers  = 50
 )
 
-// Topic is where the shop tells of orders.
+// Topic is the topic of the shop's orders.
 const Topic = "orders"
 
-// The tables of the business. Those of effects have no unique key, on purpose: a doubled
-// effect must show.
+// The tables of the business. Those of effects have no unique key, on purpose: a duplicate
+// effect must be visible.
 var businessTables = []string{
 	`CREATE TABLE orders (number INTEGER PRIMARY KEY, customer TEXT NOT NULL, cents INTEGER NOT NULL)`,
 	`CREATE TABLE invoices (number INTEGER NOT NULL, cents INTEGER NOT NULL)`,
@@ -47,7 +47,7 @@ func (o Order) message() (waybill.Message, error) {
 }
 
 // insert writes the business row, and reports whether it is new: a commit of a process that
-// was killed may take effect after the next one has looked what is missing.
+// was killed may take effect after the next one has checked what is missing.
 func (o Order) insert(ctx context.Context, tx *sql.Tx, place *place) (bool, error) {
 	result, err := tx.ExecContext(ctx, place.sql(`INSERT INTO orders (number, customer, cents) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`),
 		o.Number, o.Customer, o.Cents)
@@ -58,8 +58,8 @@ func (o Order) insert(ctx context.Context, tx *sql.Tx, place *place) (bool, erro
 	return n == 1, err
 }
 
-// shop places orders until each number is there once. A shop that was killed is started
-// again and places what is missing.
+// shop places orders until each number exists once. A shop that was killed is started again
+// and places what is missing.
 type shop struct {
 	place       *place
 	orders      int
@@ -111,8 +111,8 @@ func (s *shop) commitWithMessage(writer *outbox.Writer[*sql.Tx]) func(context.Co
 	}
 }
 
-// commitThenPublish is what people do without an outbox: what dies between the two has
-// saved and will never tell.
+// commitThenPublish is what people do without an outbox: a process that dies between the
+// two has saved the order and never publishes it.
 func (s *shop) commitThenPublish(pub contract.Publisher) func(context.Context, Order) error {
 	return func(ctx context.Context, o Order) error {
 		tx, err := s.place.db.BeginTx(ctx, nil)
@@ -144,7 +144,7 @@ func publish(ctx context.Context, pub contract.Publisher, o Order) error {
 	return pub.Send(ctx, []contract.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
 }
 
-// run places the orders that are missing, several at a time.
+// run places the orders that are missing, several concurrently.
 func (s *shop) run(ctx context.Context) error {
 	missing, err := s.missing(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *shop) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// newOrder makes up the order with a number, always the same.
+// newOrder returns the order with a number, always the same.
 func newOrder(number int) Order {
 	return Order{Number: number, Customer: fmt.Sprintf("customer-%d", number*7%customers), Cents: 100 + number*37%10_000}
 }

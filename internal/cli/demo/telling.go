@@ -11,16 +11,16 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// progress is how far things have come.
+// progress is the progress of a run.
 type progress struct {
 	Orders, Waiting, Held, Invoices, Parcels, Backlog int
 }
 
 const progressSQL = `SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM invoices), (SELECT count(*) FROM parcels)`
 
-// progress counts in the tables first and on the broker then: what has been invoiced was
-// ordered, and is on the broker. The outbox notes later than the broker confirms, and after a
-// relay's death much later, so it does not say what was published so far.
+// progress counts first in the tables, then on the broker: what has been invoiced was
+// ordered, and is on the broker. The outbox records a publish later than the broker confirms
+// it, and after a relay's death much later, so it does not say what was published so far.
 func (s *servers) progress(ctx context.Context) (progress, error) {
 	var p progress
 	if err := s.place.db.QueryRowContext(ctx, progressSQL).Scan(&p.Orders, &p.Invoices, &p.Parcels); err != nil {
@@ -50,29 +50,29 @@ func (s *servers) progress(ctx context.Context) (progress, error) {
 	return p, nil
 }
 
-// line tells a person how far things have come, in the order in which they happen.
+// line describes the progress, in the order in which things happen.
 func (p progress) line(orders int) string {
 	return fmt.Sprintf("orders %d of %d → on the broker %d, copies included → invoices %d, parcels %d", p.Orders, orders, p.Held, p.Invoices, p.Parcels)
 }
 
-// telling writes the story: lines for what happens, and progress, on a terminal in one line
-// that is written over and over.
+// telling writes the output: lines for what happens, and progress, on a terminal in one line
+// that is overwritten.
 type telling struct {
 	live bool
 
 	mu    sync.Mutex
 	w     io.Writer
-	dirty bool      // the cursor stands behind a line of progress
-	last  time.Time // of progress, where lines are not written over
+	dirty bool      // the cursor is behind a line of progress
+	last  time.Time // of progress, where lines are not overwritten
 	line  string
 }
 
-// plainInterval is how often progress is told where it can't be written over.
+// plainInterval is how often progress is printed where it cannot be overwritten.
 const plainInterval = time.Second
 
 func newTelling(w io.Writer, live bool) *telling { return &telling{w: w, live: live, last: time.Now()} }
 
-// say tells what happens.
+// say prints what happens.
 func (t *telling) say(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +85,7 @@ func (t *telling) say(format string, args ...any) {
 	}
 }
 
-// show tells how far things have come.
+// show prints the progress.
 func (t *telling) show(p progress, orders int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,8 +112,8 @@ func (t *telling) end() {
 	fmt.Fprintln(t.w)
 }
 
-// IsTerminal reports whether a person sits behind a stream. Of the other devices that look
-// like a terminal the null device is the one that programs are given.
+// IsTerminal reports whether a stream is a terminal. Of the other devices that look like one,
+// the null device is the one that programs are usually given.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok {

@@ -21,7 +21,7 @@ import (
 	"github.com/waybill-go/waybill/service"
 )
 
-// BrokerConfig says which broker to open.
+// BrokerConfig configures the broker to open.
 type BrokerConfig struct {
 	// URL is amqp://user:password@host:port/vhost, nats://host:port, kafka://host:port,host:port,
 	// redis://user:password@host:port/number, servicebus://name:key@namespace, a connection
@@ -35,18 +35,18 @@ type BrokerConfig struct {
 	Redis      redisbroker.Config
 	ServiceBus asbbroker.Config
 
-	// Webhooks is how webhooks are sent. A URL of a webhook is the one endpoint of them; without
-	// one there may be several.
+	// Webhooks configures how webhooks are sent. With the URL of a webhook, that is the only endpoint;
+	// without it there may be several.
 	Webhooks httpbroker.Config
 
 	// Secrets sign for a URL of a webhook.
 	Secrets []httpbroker.Secret
 
-	// DeclareNothing leaves the server as it is, where the broker would make what it needs as
-	// soon as it is opened, or as a message needs it.
+	// DeclareNothing leaves the server as it is, where the broker would otherwise declare what it needs
+	// when it is opened, or when a message needs it.
 	DeclareNothing bool
 
-	// Log takes a record if the server does not answer when the broker is opened. Optional; the
+	// Log receives a record if the server does not answer when the broker is opened. Optional; the
 	// default is [slog.Default].
 	Log *slog.Logger
 }
@@ -73,7 +73,7 @@ const (
 	Memory     = "memory"
 )
 
-// BrokerKind returns which broker a URL is for, "" if it is for none that is known.
+// BrokerKind returns which broker a URL is for, "" if it is unknown.
 func BrokerKind(url string) string {
 	switch schemeOf(url) {
 	case "amqp", "amqps":
@@ -97,8 +97,8 @@ func BrokerKind(url string) string {
 	return ""
 }
 
-// ReachBroker opens a broker and makes sure that it answers, under the same errors as [OpenStore].
-// That what it needs is declared there is not looked at.
+// ReachBroker opens a broker and makes sure that it answers, with the same errors as [OpenStore]. It
+// does not check whether what it needs is declared there.
 func ReachBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 	cfg.Log = slog.New(slog.DiscardHandler) // the error tells
 	broker, err := OpenBroker(ctx, cfg)
@@ -114,7 +114,7 @@ func ReachBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 	return broker, nil
 }
 
-// Undeclared reports whether err says that a broker answers and has not been prepared for messages yet.
+// Undeclared reports whether err says that a broker answers but what messages need is not declared yet.
 func Undeclared(err error) bool { return errors.Is(err, jetstream.ErrStreamNotFound) }
 
 // OpenBroker opens a broker. One that does not answer is unavailable until it does. The error is

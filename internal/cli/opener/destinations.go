@@ -16,19 +16,19 @@ import (
 type TopicRoute struct {
 	Name   string
 	Broker BrokerConfig
-	Topics []relay.Pattern // of topics, and of what messages are sent to
+	Topics []relay.Pattern // of topics, and of destinations (Message.To)
 	Rate   float64         // messages per second; 0: no limit
 
 	Structured bool // content mode of CloudEvents
 }
 
-// DestinationsConfig says where a relay publishes that has more than one broker. A message goes
-// to every route that takes it, and to every webhook that does.
+// DestinationsConfig configures where a relay with more than one broker publishes. A message
+// goes to every route that takes it, and to every webhook that does.
 type DestinationsConfig struct {
 	Routes []TopicRoute
 
-	// Rest takes what no route takes and what is not sent to a webhook, under the name of
-	// config.DefaultRoute; nothing without a URL.
+	// Rest takes messages that no route takes and that are not sent to a webhook, under the name
+	// config.DefaultRoute; none without a URL.
 	Rest           BrokerConfig
 	RestRate       float64
 	RestStructured bool
@@ -44,7 +44,7 @@ type Destinations struct {
 }
 
 // OpenDestinations opens brokers. One that does not answer is unavailable until it does, and the
-// others go on. The errors are those of [OpenBroker].
+// others continue. The errors are those of [OpenBroker].
 func OpenDestinations(ctx context.Context, cfg DestinationsConfig) (*Destinations, error) {
 	d := &Destinations{brokers: make(map[string]Broker)}
 	if err := d.open(ctx, cfg); err != nil {
@@ -102,7 +102,7 @@ func (r TopicRoute) takes(m *waybill.Message) bool {
 	return slices.ContainsFunc(r.Topics, func(p relay.Pattern) bool { return p.Match(m.Address()) })
 }
 
-// add adds a destination at a broker. Those at one URL share a connection.
+// add adds a destination at a broker. Those with the same URL share a connection.
 func (d *Destinations) add(ctx context.Context, cfg BrokerConfig, to relay.Destination) error {
 	b := d.brokers[cfg.URL]
 	if b == nil {

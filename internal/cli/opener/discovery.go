@@ -9,8 +9,8 @@ import (
 	"github.com/waybill-go/waybill/discovery"
 )
 
-// Discovery returns how services and clients find each other over an opened broker, under the
-// names that are the defaults.
+// Discovery returns the transport by which services and clients find each other over an
+// opened broker, with the default names.
 func Discovery(b Broker) (discovery.Transport, error) {
 	switch b := b.(type) {
 	case *rabbitbroker.Broker:

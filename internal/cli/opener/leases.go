@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/store/redisstore"
 )
 
-// LeaseConfig says which store of leases to open.
+// LeaseConfig configures the lease store to open.
 type LeaseConfig struct {
 	// StoreConfig is that of the stores with tables. The URL may also be
 	// redis://user:password@host:port/number, mongodb://user:password@host/database, or
@@ -30,13 +30,13 @@ type LeaseConfig struct {
 type Leases struct {
 	lease.BatchStore
 
-	// Tables is the store itself if it has tables, which have to be there; else nil.
+	// Tables is the store itself if it has tables, which must exist; else nil.
 	Tables Store
 
-	// Warning says what is wrong with the server, "" if nothing is.
+	// Warning says what is wrong with the server, "" if nothing.
 	Warning string
 
-	// Eviction is the maxmemory-policy of Redis, "" of other stores and if it does not say.
+	// Eviction is the maxmemory-policy of Redis, "" for other stores and if Redis does not report it.
 	Eviction string
 
 	// Address is the URL without its password.
@@ -48,8 +48,7 @@ type Leases struct {
 // Close ends the connections.
 func (l *Leases) Close() error { return l.close() }
 
-// OpenLeases opens a store of leases and makes sure that it answers, under the same errors as
-// [OpenStore].
+// OpenLeases opens a store of leases and makes sure that it answers, with the same errors as [OpenStore].
 func OpenLeases(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 	if err := checkPassword("store", cfg.URL); err != nil {
 		return nil, err
@@ -77,7 +76,7 @@ func unknownLeases(url string) error {
 	return unknownStore(url, "sqlite:path, postgres://…, mysql://…, redis://…, mongodb://… and memory:")
 }
 
-// IsRedis reports whether a URL is of Redis, which keeps leases only.
+// IsRedis reports whether a URL is of Redis, which only keeps leases.
 func IsRedis(url string) bool {
 	scheme := schemeOf(url)
 	return scheme == "redis" || scheme == "rediss"

@@ -46,7 +46,7 @@ func openMongo(cfg StoreConfig) (*mongoDB, error) {
 	}
 	m := &mongoDB{db: client.Database(mongoDatabase(cfg.URL)), address: redact.URL(cfg.URL)}
 	if err := m.use(mongostore.Config{CollectionPrefix: cfg.TablePrefix}); err != nil {
-		_ = m.Close() // it was never in use
+		_ = m.Close() // it was never used
 		return nil, err
 	}
 	return m, nil
@@ -71,7 +71,7 @@ func mongoDatabase(url string) string {
 	return defaultMongoDatabase
 }
 
-// mongoSchema is the one version of the schema there is.
+// mongoSchema is the only version of the schema.
 var mongoSchema = migrate.Migration{
 	Version: 1, Name: "001_collections",
 	Up: "-- waybill migrate makes the collections, their indexes, the lanes and the counters.",
@@ -80,7 +80,7 @@ var mongoSchema = migrate.Migration{
 // Migrations implements [Store]. There is no SQL in them.
 func (m *mongoDB) Migrations() []migrate.Migration { return []migrate.Migration{mongoSchema} }
 
-// Migrate implements [Store]. Nothing but this library enqueues, so it has no use for a source.
+// Migrate implements [Store]. Only this library enqueues, so it does not need a source.
 func (m *mongoDB) Migrate(ctx context.Context, _ string, _ int) (int, error) {
 	if err := m.leases.EnsureIndexes(ctx); err != nil {
 		return 0, err
@@ -88,7 +88,8 @@ func (m *mongoDB) Migrate(ctx context.Context, _ string, _ int) (int, error) {
 	return mongoSchema.Version, m.Store.Migrate(ctx)
 }
 
-// Facts leaves out what does not matter to the store: its transactions name their own concerns.
+// Facts omits what does not matter to the store: its transactions set their own read and write
+// concerns.
 func (m *mongoDB) Facts(ctx context.Context) (Facts, error) {
 	var build struct {
 		Version string `bson:"version"`

@@ -58,7 +58,7 @@ func openMySQL(cfg StoreConfig) (*sql.DB, *mysqlstore.Store, error) {
 	db.SetMaxIdleConns(maxMySQLConns)
 	store, err := mysqlstore.New(db, mysqlstore.Config{TablePrefix: cfg.TablePrefix})
 	if err != nil {
-		_ = db.Close() // it was never in use
+		_ = db.Close() // it was never used
 		return nil, nil, err
 	}
 	return db, store, nil
@@ -95,12 +95,12 @@ func (s *mysql) Migrate(ctx context.Context, source string, version int) (int, e
 	return s.Store.Migrate(ctx, mysqlstore.MigrateOptions{Source: source, Version: version})
 }
 
-// mysqlFactsSQL asks for what MariaDB and MySQL both have.
+// mysqlFactsSQL queries what MariaDB and MySQL both have.
 const mysqlFactsSQL = `
 SELECT VERSION(), CURRENT_USER(), CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS CHAR)`
 
-// Facts leaves out what does not matter to the store: its transactions name their isolation
-// level, and times are kept as numbers.
+// Facts omits what does not matter to the store: its transactions set their isolation level,
+// and times are kept as numbers.
 func (s *mysql) Facts(ctx context.Context) (Facts, error) {
 	f := Facts{PoolSize: maxMySQLConns}
 	var micros int64

@@ -1,5 +1,5 @@
-// Package opener opens stores and brokers by their URLs. It is the one place of the program
-// that knows which there are.
+// Package opener opens stores and brokers by their URLs. It is the only place in the program that knows
+// all of them.
 package opener
 
 import (
@@ -18,8 +18,8 @@ import (
 // Timeout bounds how long opening may take.
 const Timeout = 10 * time.Second
 
-// ErrURL reports a URL that can't be opened because of what it says, not because of who
-// does not answer.
+// ErrURL reports a URL that cannot be opened because of its content, not because a server does not
+// answer.
 var ErrURL = errors.New("unusable URL")
 
 // UnreachableError reports a server that does not answer, or that refuses us.
@@ -55,8 +55,8 @@ func plain(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// Denied returns in one line what a database says that refuses a right, and "" if err is not
-// about one.
+// Denied returns in one line the database's message about a missing right, and "" if err is not about
+// one.
 func Denied(err error) string {
 	var server *pgconn.PgError
 	if !errors.As(err, &server) || server.Code != insufficientPrivilege {
@@ -76,7 +76,7 @@ func schemeOf(rawURL string) string {
 	return strings.ToLower(scheme)
 }
 
-// reasons are what is passed on of what a parser found wrong with a URL. The rest of its text may quote
+// reasons are the parts of a URL parser's errors that are passed on. The rest of such an error may quote
 // a password.
 var reasons = []string{
 	"invalid port", "invalid URL escape", "invalid userinfo", "invalid character in host name",
@@ -96,8 +96,8 @@ func badURL(what, rawURL string, err error) error {
 	return fmt.Errorf("%w: %s %s: %s", ErrURL, what, redact.URL(rawURL), reason)
 }
 
-// checkPassword refuses a URL of which a parser would take part of the password for host and port, which
-// errors show.
+// checkPassword refuses a URL in which a parser would mistake part of the password for host and port,
+// which errors show.
 func checkPassword(what, rawURL string) error {
 	if redact.Misplaced(rawURL) {
 		return badURL(what, rawURL, errMisplaced)

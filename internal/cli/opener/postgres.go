@@ -43,7 +43,7 @@ func newPostgres(cfg StoreConfig) (Store, error) {
 	return &postgres{Store: store, pool: pool, address: redact.URL(cfg.URL), listenURL: cfg.ListenURL}, nil
 }
 
-// newPool makes a pool that connects when it is used.
+// newPool returns a pool that connects when it is used.
 func newPool(url string) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -95,7 +95,7 @@ func newPostgresSQL(cfg StoreConfig) (*sql.DB, SQLStore, error) {
 	db.SetMaxIdleConns(maxSQLConns)
 	store, err := pgstore.NewSQL(db, pgstore.Config{Schema: cfg.Schema, TablePrefix: cfg.TablePrefix})
 	if err != nil {
-		_ = db.Close() // it was never in use
+		_ = db.Close() // it was never used
 		return nil, nil, err
 	}
 	return db, postgresSQL{store}, nil

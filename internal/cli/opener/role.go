@@ -6,7 +6,7 @@ import (
 )
 
 // RoleReads reports whether a role, with the rights that RolesSQL of the store at url grants, may
-// read a table. Where stores have no roles, everybody may.
+// read a table. In a store without roles, everybody may.
 func RoleReads(url, role, table string) bool {
 	switch {
 	case IsPostgres(url):

@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Route is what stands between a process and PostgreSQL.
+// Route is what is between a process and PostgreSQL.
 type Route struct {
 	// Pooled says that transactions of one connection run in different sessions of the server:
-	// a pooler hands sessions out per transaction.
+	// a pooler assigns sessions per transaction.
 	Pooled bool
 
 	// LosesPrepared says that a statement that was prepared in one of them is unknown in the
@@ -29,8 +29,8 @@ type Route struct {
 // routePatience bounds each step that may never end on a route that is not direct.
 const routePatience = 2 * time.Second
 
-// Route finds out what stands between this process and the server, by two connections as the
-// pool opens them and one as relays listen on. Nothing is stored; a channel of its own is
+// Route finds out what is between this process and the server, with two connections as the
+// pool opens them and one as relays listen on. Nothing is stored; a separate channel is
 // notified once.
 func (p *postgres) Route(ctx context.Context) (route Route, err error) {
 	one, err := pgx.ConnectConfig(ctx, p.pool.Config().ConnConfig)
@@ -58,8 +58,8 @@ func closeConn(conn *pgx.Conn) {
 
 const sessionIDSQL = `SELECT pg_backend_pid()`
 
-// shares reports whether two connections get the same session in turn: one uses it, the other
-// keeps it for a transaction, and the first is then given another one, or none.
+// shares reports whether two connections get the same session alternately: one uses it, the
+// other keeps it for a transaction, and the first then gets another one, or none.
 func shares(ctx context.Context, one, two *pgx.Conn) (pooled, losesPrepared bool, err error) {
 	statement := "waybill_doctor_" + strings.ToLower(rand.Text()[:12])
 	prepares := one.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
@@ -98,7 +98,7 @@ func shares(ctx context.Context, one, two *pgx.Conn) (pooled, losesPrepared bool
 	return true, isUnknown(one.QueryRow(ctx, statement).Scan(&after)), nil
 }
 
-// sessionID asks without preparing anything.
+// sessionID queries without preparing a statement.
 func sessionID(ctx context.Context, conn *pgx.Conn) (pid int, err error) {
 	err = conn.QueryRow(ctx, sessionIDSQL, pgx.QueryExecModeSimpleProtocol).Scan(&pid)
 	return pid, err

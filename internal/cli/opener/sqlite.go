@@ -47,7 +47,7 @@ func openSQLite(cfg StoreConfig) (*sql.DB, sqlitefile.Store, error) {
 	return sqlitefile.Open(path, cfg.TablePrefix, cfg.Create)
 }
 
-// Ping says what is wrong with the path better than the driver does.
+// Ping reports a bad path more clearly than the driver does.
 func (s *sqlite) Ping(ctx context.Context) error {
 	err := s.Store.Ping(ctx)
 	if err == nil {
@@ -59,7 +59,7 @@ func (s *sqlite) Ping(ctx context.Context) error {
 	return err
 }
 
-// Facts has a version only: SQLite runs in this process, by its clock and time zone, and one
+// Facts returns only a version: SQLite runs in this process, by its clock and time zone, and one
 // transaction writes at a time.
 func (s *sqlite) Facts(ctx context.Context) (Facts, error) {
 	var f Facts

@@ -18,19 +18,19 @@ import (
 	"github.com/waybill-go/waybill/service"
 )
 
-// StoreConfig says which store to open.
+// StoreConfig configures the store to open.
 type StoreConfig struct {
 	// URL is postgres://user:password@host:port/database, the same with mysql, mariadb or mongodb,
 	// or sqlite:path.
 	URL string
 
-	// Schema and TablePrefix name the tables, as the configuration of each store has them.
+	// Schema and TablePrefix name the tables, as in the configuration of each store.
 	Schema, TablePrefix string
 
-	// ListenURL is that of pgstore.Config; others have no use for it.
+	// ListenURL is that of pgstore.Config; other stores ignore it.
 	ListenURL string
 
-	// Create lets SQLite make a file that does not exist.
+	// Create makes SQLite create a file that does not exist.
 	Create bool
 }
 
@@ -50,17 +50,17 @@ type Store interface {
 	// Ping reports whether the database answers.
 	Ping(ctx context.Context) error
 
-	// SchemaVersion returns the version of the schema, 0 if there is none, and an error if
-	// this release can't work with it.
+	// SchemaVersion returns the version of the schema, 0 if there is none, and an error if this
+	// release does not support it.
 	SchemaVersion(ctx context.Context) (int, error)
 
 	// Migrations returns the steps of the schema that this release knows.
 	Migrations() []migrate.Migration
 
-	// Migrate brings the schema to a version, 0 for the newest, and returns the version.
+	// Migrate migrates the schema to a version, 0 for the newest, and returns the version.
 	Migrate(ctx context.Context, source string, version int) (int, error)
 
-	// Facts returns what the database says of itself.
+	// Facts returns what the database reports about itself.
 	Facts(ctx context.Context) (Facts, error)
 
 	// Service returns a service over this store.
@@ -85,7 +85,7 @@ type Runner interface {
 	RelayStatus() (relay.Status, bool)
 }
 
-// Facts are what a database says of itself. Fields are empty where it has no such thing.
+// Facts are what a database reports about itself. Fields that do not apply are empty.
 type Facts struct {
 	Version   string
 	TimeZone  string
@@ -95,8 +95,8 @@ type Facts struct {
 	User      string // the role that a session acts as
 	Superuser bool
 
-	// Connections are open on the server, of MaxConnections; a process of ours opens up to
-	// PoolSize, and a relay one more to listen.
+	// Connections is how many connections are open on the server, of MaxConnections; a process of
+	// ours opens up to PoolSize, and a relay one more to listen.
 	Connections, MaxConnections, PoolSize int
 }
 
@@ -116,7 +116,7 @@ func OpenStore(ctx context.Context, cfg StoreConfig) (Store, error) {
 	return store, nil
 }
 
-// NewStore is [OpenStore] without asking the database.
+// NewStore is [OpenStore] without querying the database.
 func NewStore(cfg StoreConfig) (Store, error) {
 	if err := errors.Join(checkPassword("store", cfg.URL), checkPassword("postgres.listen_url", cfg.ListenURL)); err != nil {
 		return nil, err
@@ -144,8 +144,8 @@ type SQLStore interface {
 	Migrate(ctx context.Context, source string, version int) (int, error)
 }
 
-// OpenSQL opens a store for database/sql, and the database itself, which the caller closes in
-// the end. The errors are those of [OpenStore].
+// OpenSQL opens a store for database/sql, and the database itself, which the caller must close.
+// The errors are those of [OpenStore].
 func OpenSQL(ctx context.Context, cfg StoreConfig) (*sql.DB, SQLStore, error) {
 	if err := checkPassword("store", cfg.URL); err != nil {
 		return nil, nil, err

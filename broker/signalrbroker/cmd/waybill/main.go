@@ -1,4 +1,4 @@
-// The command waybill is the one of github.com/waybill-go/waybill/cmd/waybill that also pushes to
+// The command waybill is that of github.com/waybill-go/waybill/cmd/waybill, and also pushes to
 // SignalR clients: waybill push --to signalr://host:port/path.
 package main
 

@@ -40,7 +40,7 @@ func (l *rabbitLook) queue(consumer string) (amqp.Queue, error) {
 }
 
 // Ready waits until each group has its queue, bound: RabbitMQ drops, or returns, what is
-// published before. The audit's queue is made by subscribing to it for a moment.
+// published before. The audit's queue is created by subscribing to it for a moment.
 func (l *rabbitLook) Ready(ctx context.Context, broker demo.Broker) error {
 	ctx, cancel := context.WithTimeout(ctx, opener.Timeout)
 	defer cancel()
@@ -84,8 +84,8 @@ func (l *rabbitLook) Backlog(_ context.Context, consumer string) (int, error) {
 	return q.Messages, err
 }
 
-// retryDelays are the delays of the retry queues that the adapter may have made, in
-// milliseconds. Those that were not made are deleted without complaint.
+// retryDelays are the delays of the retry queues that the adapter may have created, in
+// milliseconds. Deleting one that does not exist is not an error.
 var retryDelays = []int{100, 250, 500, 1000, 2000, 4000, 8000}
 
 // Remove deletes queues and exchange.

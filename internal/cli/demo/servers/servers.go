@@ -1,4 +1,4 @@
-// Package servers opens the servers that the demo can be shown on instead of its own ones.
+// Package servers opens the servers that the demo can run on instead of its embedded ones.
 package servers
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/internal/redact"
 )
 
-// All are all of them.
+// All supports all of them.
 type All struct{}
 
 var _ demo.Servers = All{}
@@ -25,12 +25,12 @@ func (All) Check(broker string) error {
 	return nil
 }
 
-// OpenStore implements demo.Servers, under the errors of [opener.OpenSQL].
+// OpenStore implements demo.Servers, with the errors of [opener.OpenSQL].
 func (All) OpenStore(ctx context.Context, s demo.Site) (*sql.DB, demo.Store, error) {
 	return opener.OpenSQL(ctx, opener.StoreConfig{URL: s.Store, Schema: s.Name, Create: true})
 }
 
-// OpenBroker implements demo.Servers, under the errors of [opener.ReachBroker].
+// OpenBroker implements demo.Servers, with the errors of [opener.ReachBroker].
 func (All) OpenBroker(ctx context.Context, s demo.Site) (demo.Broker, error) {
 	return opener.ReachBroker(ctx, opener.BrokerConfig{
 		URL:      s.Broker,

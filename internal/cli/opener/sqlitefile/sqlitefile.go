@@ -1,4 +1,4 @@
-// Package sqlitefile opens files of SQLite, and links nothing of other databases.
+// Package sqlitefile opens SQLite files, and links no other database.
 package sqlitefile
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/waybill-go/waybill/store/sqlitestore"
 )
 
-// options make connections wait for each other's writes instead of failing, and let
-// readers and the one writer work concurrently; each transaction takes the write lock
-// when it begins, because one that takes it later can't wait for it.
+// options make connections wait for each other's writes instead of failing, and let readers and the
+// one writer work concurrently; each transaction takes the write lock when it begins, because one
+// that takes it later cannot wait for it.
 const options = "_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)&_txlock=immediate"
 
-// maxConns is how many connections a process has to one file. One of them can write at a time.
+// maxConns is how many connections a process has to one file. Only one of them can write at once.
 const maxConns = 4
 
 // Store is the store of a file.
@@ -28,9 +28,9 @@ func (s Store) Migrate(ctx context.Context, source string, version int) (int, er
 	return s.Store.Migrate(ctx, sqlitestore.MigrateOptions{Source: source, Version: version})
 }
 
-// Open returns a store in the file at path, and its database, which the caller closes in the
-// end. The file is opened when the database is first used. With create it is made if it does not
-// exist, readable to its owner alone, since it will hold payloads.
+// Open returns a store in the file at path, and its database, which the caller must close. The file
+// is opened when the database is first used. With create it is created if it does not exist,
+// readable only by its owner, since it will hold payloads.
 func Open(path, tablePrefix string, create bool) (*sql.DB, Store, error) {
 	mode := "rw"
 	if create {
@@ -46,15 +46,14 @@ func Open(path, tablePrefix string, create bool) (*sql.DB, Store, error) {
 	db.SetMaxIdleConns(maxConns)
 	store, err := sqlitestore.New(db, sqlitestore.Config{TablePrefix: tablePrefix})
 	if err != nil {
-		_ = db.Close() // it was never in use
+		_ = db.Close() // it was never used
 		return nil, Store{}, err
 	}
 	return db, Store{store}, nil
 }
 
-// createPrivately makes the file, unless there is one, readable to its owner alone. SQLite gives its
-// -wal and -shm the same mode. What fails here fails again, with a better error, when the file is
-// opened.
+// createPrivately creates the file, unless it exists, readable only by its owner. SQLite gives its
+// -wal and -shm the same mode. A failure here recurs, with a better error, when the file is opened.
 func createPrivately(path string) {
 	if path == ":memory:" {
 		return
