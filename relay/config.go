@@ -91,8 +91,8 @@ type Config struct {
 	// The archive is still prepared for the next days.
 	DisableCleanup bool
 
-	// DisableDeadLetters marks messages as Failed instead of Dead. They are still kept, shown and
-	// requeued.
+	// DisableDeadLetters marks messages whose attempts are used up as Failed instead of Dead. They are
+	// still kept, shown and requeued.
 	DisableDeadLetters bool
 
 	// Followers are destinations that get a message once it is published, each with separate rows and
