@@ -80,8 +80,7 @@ func table[K comparable, R any](tx *Tx, name string, m map[K]*R, key func(*R) K)
 	return rows.MapTable[K, R]{Rows: m, Key: key, Set: func(k K, r *R) { set(tx, name, m, k, r) }}
 }
 
-// set changes a row, or removes it if it is nil, records the change for the file, and undoes it if tx rolls
-// back.
+// set changes a row, or removes it if it is nil, and records the change for the file and for a rollback.
 func set[K comparable, R any](tx *Tx, name string, m map[K]*R, k K, r *R) {
 	old := m[k]
 	tx.undo = append(tx.undo, func() { apply(m, k, old) })

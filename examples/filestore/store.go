@@ -1,6 +1,5 @@
 // Package filestore keeps outbox, inbox and dead letters in a file, a line of JSON for each transaction. It is
 // the smallest possible store, for reading: CONTRIBUTING.md says step by step how it was written.
-//
 // All of the data is in memory, too. A transaction holds the store until it ends; its line is on disk when it is
 // committed. The file only grows. Only one process may open it at once.
 package filestore
@@ -47,8 +46,7 @@ var (
 	_ janitor.Store        = (*Store)(nil)
 )
 
-// Open returns the store in a file, which is created unless it exists. now is its clock; nil stands for
-// [time.Now].
+// Open returns the store in a file, which is created unless it exists. now is its clock; nil is [time.Now].
 func Open(path string, now func() time.Time) (*Store, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -109,14 +107,12 @@ func (s *Store) Begin(ctx context.Context) (*Tx, error) {
 	}
 }
 
-// Commit makes what was written in tx permanent; if it can't, it rolls back and returns an unavailable error. After the
-// first Commit or Rollback both do nothing.
+// Commit makes what was written in tx permanent, or rolls back and returns an unavailable error. Once tx has ended it does nothing.
 func (tx *Tx) Commit() error {
-	defer tx.store.WakeRelay()
+	defer tx.store.WakeRelay() // commit does not: relays commit, too
 	return tx.commit()
 }
 
-// commit does not wake relays: they commit, too.
 func (tx *Tx) commit() error {
 	if tx.done {
 		return nil
@@ -131,13 +127,12 @@ func (tx *Tx) commit() error {
 
 // Rollback undoes what was written in tx.
 func (tx *Tx) Rollback() {
-	if tx.done {
-		return
+	if !tx.done {
+		for i := len(tx.undo) - 1; i >= 0; i-- {
+			tx.undo[i]()
+		}
+		tx.end()
 	}
-	for i := len(tx.undo) - 1; i >= 0; i-- {
-		tx.undo[i]()
-	}
-	tx.end()
 }
 
 func (tx *Tx) end() {
@@ -156,6 +151,8 @@ func (tx *Tx) Get(key string) string {
 	return ""
 }
 
+var errTx = &waybill.InvalidError{Field: "tx", Reason: "is required, and must be open"}
+
 // database implements [rows.Store].
 type database struct{ *Store }
 
@@ -170,14 +167,16 @@ func (s database) Run(ctx context.Context, _ func() bool, fn func(ctx context.Co
 		return err
 	} else if ctx.Err() != nil {
 		return context.Cause(ctx)
+	} else if tx.done { // fn has ended it
+		return errTx
 	}
 	return tx.commit()
 }
 
 // On implements [rows.Store].
 func (s database) On(ctx context.Context, tx *Tx) (context.Context, *rows.Tx, error) {
-	if tx == nil {
-		return nil, nil, &waybill.InvalidError{Field: "tx", Reason: "is required"}
+	if tx == nil || tx.done {
+		return nil, nil, errTx
 	}
 	return ctx, tx.at(s.now()), nil
 }

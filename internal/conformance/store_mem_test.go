@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/store/memstore"
 	"github.com/waybill-go/waybill/store/storetest"
 )
@@ -77,6 +79,30 @@ func TestMemStore_EndedContext(t *testing.T) {
 	for range 100 { // it was a matter of luck once
 		if tx, err := store.Begin(ctx); !errors.Is(err, context.Canceled) {
 			t.Fatalf("Begin() = %v, %v, want the error of the context", tx, err)
+		}
+	}
+}
+
+// TestMemStore_EndedTransaction: what comes in a transaction after its end is refused, since the store may be
+// another one's by then, and a handler that ends its own has not processed its message.
+func TestMemStore_EndedTransaction(t *testing.T) {
+	t.Parallel()
+	store := memstore.New()
+	old, err := store.Begin(t.Context())
+	must(t, err)
+	old.Rollback()
+	open, err := store.Begin(t.Context())
+	must(t, err)
+	m := waybill.Message{ID: "1", Topic: "t", Type: "t", Source: "s"}
+	var invalid *waybill.InvalidError
+	if _, err := store.EnqueueMessages(t.Context(), old, outbox.Batch{Messages: []waybill.Message{m}}); !errors.As(err, &invalid) || invalid.Field != "tx" {
+		t.Errorf("EnqueueMessages() = %v in a transaction that has ended, want an InvalidError of tx", err)
+	}
+	open.Commit()
+	for name, end := range map[string]func(*memstore.Tx){"commits": (*memstore.Tx).Commit, "rolls back": (*memstore.Tx).Rollback} {
+		rec := inbox.RecordOf(name, &m)
+		if _, err := store.ProcessOnce(t.Context(), rec, func(_ context.Context, tx *memstore.Tx) error { end(tx); return nil }); err == nil {
+			t.Errorf("ProcessOnce() = nil, and its handler %s", name)
 		}
 	}
 }

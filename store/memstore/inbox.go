@@ -93,12 +93,18 @@ func (s *Store) ForgetRecord(key inbox.Key) error {
 	})
 }
 
-var errNoTx = &waybill.InvalidError{Field: "tx", Reason: "is required"}
+var (
+	errNoTx    = &waybill.InvalidError{Field: "tx", Reason: "is required"}
+	errEndedTx = &waybill.InvalidError{Field: "tx", Reason: "has ended"}
+)
 
-// given refuses a transaction that is nil.
+// given refuses a transaction that is nil, or has ended: the store may be another one's.
 func (tx *Tx) given() error {
-	if tx == nil {
+	switch {
+	case tx == nil:
 		return errNoTx
+	case tx.done:
+		return errEndedTx
 	}
 	return nil
 }

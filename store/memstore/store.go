@@ -151,7 +151,7 @@ func (tx *Tx) end() {
 }
 
 // Set writes a value of the user's own, such as an effect that a test wants to count. It
-// panics where [WithSteps] says that it fails.
+// panics where [WithSteps] says that it fails, and when tx has ended.
 func (tx *Tx) Set(key string, value any) {
 	if err := tx.step(fmt.Sprintf("set %q", key)); err != nil {
 		panic(err)
@@ -180,6 +180,9 @@ func (s *Store) inTx(ctx context.Context, fn func(tx *Tx) error) error {
 	}
 	defer tx.Rollback() // after an error or panic; nothing after a commit
 	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := tx.given(); err != nil { // fn has ended it
 		return err
 	}
 	if ctx.Err() != nil {
