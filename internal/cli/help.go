@@ -17,8 +17,8 @@ var sections = []struct {
 }{
 	{"Store", storeOptions},
 	{"Broker", brokerOptions},
-	{"Relay", join(relayOptions, publishOptions)},
-	{"Retention", join(retentionOptions, removalOptions)},
+	{"Relay", slices.Concat(relayOptions, publishOptions)},
+	{"Retention", slices.Concat(retentionOptions, removalOptions)},
 	{"Inbox service", []string{"inbox.lease", "discovery."}},
 	{"Push", []string{"push."}},
 	{"Process", []string{"source", "by", "log.", "metrics."}},
@@ -26,7 +26,7 @@ var sections = []struct {
 
 var (
 	storeOptions  = []string{"store", "schema", "table_prefix", "postgres.listen_url"}
-	changeOptions = join(storeOptions, "by")
+	changeOptions = slices.Concat(storeOptions, []string{"by"})
 	brokerOptions = []string{"broker", "rabbitmq.", "nats.", "kafka.", "redis.", "webhook."}
 	relayOptions  = []string{
 		"relay.node", "relay.poll_interval", "relay.batch_size", "relay.max_retries", "relay.parallelism", "relay.mode", "relay.order",
@@ -44,46 +44,32 @@ var readBy = map[string][]string{
 	"waybill config":            {""},
 	"waybill demo":              {},
 	"waybill version":           {},
-	"waybill migrate":           join(storeOptions, "source"),
+	"waybill migrate":           slices.Concat(storeOptions, []string{"source"}),
 	"waybill roles":             storeOptions,
-	"waybill relay":             join(storeOptions, brokerOptions, relayOptions, publishOptions, retentionOptions, removalOptions, "log.", "metrics."),
+	"waybill relay":             slices.Concat(storeOptions, brokerOptions, relayOptions, publishOptions, retentionOptions, removalOptions, []string{"log.", "metrics."}),
 	"waybill relay status":      storeOptions,
 	"waybill relay replay":      {},
 	"waybill outbox":            storeOptions,
 	"waybill outbox cancel":     changeOptions,
-	"waybill inbox":             join(storeOptions, brokerOptions, retentionOptions, "inbox.lease", "discovery.", "log.", "metrics."),
+	"waybill inbox":             slices.Concat(storeOptions, brokerOptions, retentionOptions, []string{"inbox.lease", "discovery.", "log.", "metrics."}),
 	"waybill inbox show":        storeOptions,
-	"waybill push":              join(storeOptions, brokerOptions, "push.", "log.", "metrics."),
+	"waybill push":              slices.Concat(storeOptions, brokerOptions, []string{"push.", "log.", "metrics."}),
 	"waybill dead":              changeOptions,
 	"waybill dead audit":        storeOptions,
 	"waybill dead groups":       storeOptions,
 	"waybill dead list":         storeOptions,
 	"waybill dead replays":      storeOptions,
-	"waybill dead replay":       join(changeOptions, "inbox.retention", "log."),
+	"waybill dead replay":       slices.Concat(changeOptions, []string{"inbox.retention", "log."}),
 	"waybill schedule":          changeOptions,
 	"waybill schedule list":     storeOptions,
 	"waybill schedule messages": storeOptions,
 	"waybill saga":              changeOptions,
 	"waybill saga list":         storeOptions,
-	"waybill dashboard":         join(storeOptions, "broker", relayOptions, retentionOptions, "log."),
-	"waybill janitor":           join(storeOptions, brokerOptions, relayOptions, retentionOptions, removalOptions, "log."),
-	"waybill doctor":            join(storeOptions, brokerOptions, relayOptions, retentionOptions, "discovery."),
+	"waybill dashboard":         slices.Concat(storeOptions, relayOptions, retentionOptions, []string{"broker", "log."}),
+	"waybill janitor":           slices.Concat(storeOptions, brokerOptions, relayOptions, retentionOptions, removalOptions, []string{"log."}),
+	"waybill doctor":            slices.Concat(storeOptions, brokerOptions, relayOptions, retentionOptions, []string{"discovery."}),
 	"waybill topology":          brokerOptions,
-	"waybill explain":           join(storeOptions, brokerOptions, "relay.mode", "relay.order", "inbox.retention"),
-}
-
-// join returns keys and lists of keys as one list.
-func join(parts ...any) []string {
-	var keys []string
-	for _, p := range parts {
-		switch p := p.(type) {
-		case string:
-			keys = append(keys, p)
-		case []string:
-			keys = append(keys, p...)
-		}
-	}
-	return keys
+	"waybill explain":           slices.Concat(storeOptions, brokerOptions, []string{"relay.mode", "relay.order", "inbox.retention"}),
 }
 
 // covers reports whether a key is among keys, or begins with one that ends with a dot or is empty.
@@ -103,21 +89,34 @@ func readsOption(cmd *cobra.Command, key string) bool {
 	return false
 }
 
-// usageTemplate is that of cobra, with flags under headings.
-const usageTemplate = `Usage:{{if .Runnable}}
-  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
-  {{.CommandPath}} [command]
-
-Commands:{{range .Commands}}{{if or .IsAvailableCommand (eq .Name "help")}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{flagUsages .}}{{if .HasAvailableSubCommands}}
-
-Use "{{.CommandPath}} [command] --help" for more information about a command.{{end}}
-`
-
 // addHelp makes the help of a command show the options that it reads.
 func addHelp(root *cobra.Command) {
-	cobra.AddTemplateFunc("flagUsages", flagUsages)
-	root.SetUsageTemplate(usageTemplate)
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		_, err := fmt.Fprint(cmd.OutOrStderr(), usageOf(cmd))
+		return err
+	})
+}
+
+// usageOf returns how a command is used, as cobra shows it, with flags under headings.
+func usageOf(cmd *cobra.Command) string {
+	var text strings.Builder
+	text.WriteString("Usage:")
+	if cmd.Runnable() {
+		text.WriteString("\n  " + cmd.UseLine())
+	}
+	if cmd.HasAvailableSubCommands() {
+		text.WriteString("\n  " + cmd.CommandPath() + " [command]\n\nCommands:")
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(&text, "\n  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	text.WriteString(flagUsages(cmd))
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&text, "\n\nUse %q for more information about a command.", cmd.CommandPath()+" [command] --help")
+	}
+	return text.String() + "\n"
 }
 
 // flagUsages returns the flags of a command and the options that it reads, under headings. An option that the command
