@@ -204,25 +204,18 @@ func buildVersion1(t *testing.T, to string) {
 	t.Helper()
 	dir := t.TempDir()
 	unpack(t, filepath.Join(version1Dir, "source.tar.gz"), dir)
-	main, err := os.ReadFile(filepath.Join(version1Dir, "main.go"))
-	if err == nil {
-		err = os.Mkdir(filepath.Join(dir, "version1"), 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "version1", "main.go"), main, 0o600)
-	}
-	if err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "version1"), os.DirFS(version1Dir)); err != nil {
 		t.Fatal(err)
 	}
-	goBuild(t, dir, to, "./version1")
+	goBuild(t, dir, to, "-tags", "version1", "./version1")
 }
 
-func goBuild(t *testing.T, dir, to, pkg string) {
+func goBuild(t *testing.T, dir, to string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", to, pkg)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-o", to}, args...)...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
+		t.Fatalf("go build %s: %v\n%s", args, err, out)
 	}
 }
 

@@ -1,6 +1,7 @@
 // Command version1 is a shop with everything in one process: it writes orders with their
 // messages, relays them and handles them. It is built twice: from source.tar.gz, which is the
-// code of the release that knew version 1 of the schema, and from the code of today.
+// code of the release that knew version 1 of the schema, with the build tag version1, and from the
+// code of today.
 //
 //	version1 NAME POSTGRES-URL SCHEMA NATS-URL STREAM
 //
@@ -38,6 +39,7 @@ func main() {
 }
 
 func run(args []string) error {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s, err := open(ctx, args)
@@ -81,8 +83,7 @@ func open(ctx context.Context, args []string) (*shop, error) {
 	s := &shop{name: args[0], schema: pgx.Identifier{args[2]}.Sanitize(), tried: make(map[string]bool)}
 	retry := waybill.RetryPolicy{BaseDelay: 100 * time.Millisecond}
 	s.svc, err = service.New(store, broker, service.Config{
-		Source:   "shop",
-		Observer: waybill.LogTo(slog.New(slog.DiscardHandler)),
+		Source: "shop",
 		Relay: relay.Config{
 			PollInterval: 50 * time.Millisecond, Retry: retry,
 			LeaseTTL: 3 * time.Second, RenewInterval: 500 * time.Millisecond, PublishTimeout: 2 * time.Second,
@@ -93,7 +94,7 @@ func open(ctx context.Context, args []string) (*shop, error) {
 		return nil, err
 	}
 	sub := consumer.Subscription{Group: args[4] + "-billing", Topics: []string{"orders"}}
-	return s, s.svc.Consume(sub, s.handle, consumer.Config{})
+	return s, s.svc.Consume(sub, s.handle, named(sub.Group))
 }
 
 // handle writes down that an order was handled, and by whom. Some orders are refused for good,
