@@ -67,6 +67,15 @@ type gated struct {
 	gate *interleave.Gate
 }
 
+// step waits for the turn of a session, if there is one.
+type step struct{ gate *interleave.Gate }
+
+func (s step) wait() {
+	if s.gate != nil {
+		s.gate.Step()
+	}
+}
+
 // sqliteConn is what the driver's connections offer.
 type sqliteConn interface {
 	driver.Conn
@@ -79,46 +88,64 @@ type sqliteConn interface {
 // Connect implements [driver.Connector].
 func (g gated) Connect(context.Context) (driver.Conn, error) {
 	conn, err := g.Driver().Open(g.file)
-	if err != nil || g.gate == nil {
-		return conn, err
+	if err != nil {
+		return nil, err
 	}
-	return gatedConn{conn.(sqliteConn), g.gate}, nil
+	return gatedConn{conn.(sqliteConn), step{g.gate}, make(map[string]sqliteStmt)}, nil
 }
 
 // Driver implements [driver.Connector].
 func (gated) Driver() driver.Driver { return new(sqlite.Driver) }
 
+// gatedConn keeps the statements that were run on it: parsing takes longer than running them, and stores, which prepare
+// what they run, are opened anew for each run.
 type gatedConn struct {
 	sqliteConn
-	gate *interleave.Gate
+	step step
+	kept map[string]sqliteStmt
 }
 
 // BeginTx implements [driver.ConnBeginTx].
 func (c gatedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	c.gate.Step()
+	c.step.wait()
 	tx, err := c.sqliteConn.BeginTx(ctx, opts)
-	return gatedTx{tx, c.gate}, err
+	return gatedTx{tx, c.step}, err
 }
 
 // ExecContext implements [driver.ExecerContext].
 func (c gatedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	c.gate.Step()
+	if s, err := c.prepared(ctx, query); err == nil {
+		return s.ExecContext(ctx, args)
+	}
+	c.step.wait()
 	return c.sqliteConn.ExecContext(ctx, query, args)
 }
 
 // QueryContext implements [driver.QueryerContext].
 func (c gatedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	c.gate.Step()
+	if s, err := c.prepared(ctx, query); err == nil {
+		return s.QueryContext(ctx, args)
+	}
+	c.step.wait()
 	return c.sqliteConn.QueryContext(ctx, query, args)
 }
 
 // PrepareContext implements [driver.ConnPrepareContext]. To prepare a statement is no step.
 func (c gatedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	s, err := c.sqliteConn.PrepareContext(ctx, query)
-	if err != nil {
-		return nil, err
+	return c.prepared(ctx, query)
+}
+
+func (c gatedConn) prepared(ctx context.Context, query string) (gatedStmt, error) {
+	s := c.kept[query]
+	if s == nil {
+		stmt, err := c.sqliteConn.PrepareContext(ctx, query)
+		if err != nil {
+			return gatedStmt{}, err
+		}
+		s = stmt.(sqliteStmt)
+		c.kept[query] = s
 	}
-	return gatedStmt{s.(sqliteStmt), c.gate}, nil
+	return gatedStmt{s, c.step}, nil
 }
 
 // sqliteStmt is what the driver's statements offer.
@@ -130,28 +157,31 @@ type sqliteStmt interface {
 
 type gatedStmt struct {
 	sqliteStmt
-	gate *interleave.Gate
+	step step
 }
+
+// Close implements [driver.Stmt]: the connection keeps the statement.
+func (gatedStmt) Close() error { return nil }
 
 // ExecContext implements [driver.StmtExecContext].
 func (s gatedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	s.gate.Step()
+	s.step.wait()
 	return s.sqliteStmt.ExecContext(ctx, args)
 }
 
 // QueryContext implements [driver.StmtQueryContext].
 func (s gatedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	s.gate.Step()
+	s.step.wait()
 	return s.sqliteStmt.QueryContext(ctx, args)
 }
 
 type gatedTx struct {
 	driver.Tx
-	gate *interleave.Gate
+	step step
 }
 
 // Commit implements [driver.Tx].
 func (t gatedTx) Commit() error {
-	t.gate.Step()
+	t.step.wait()
 	return t.Tx.Commit()
 }

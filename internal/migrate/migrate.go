@@ -17,7 +17,7 @@ import (
 type Migration struct {
 	Version int
 	Name    string
-	Up      string // SQL text with names rendered
+	Up      string // SQL text
 	Down    string
 
 	statements []string
@@ -26,17 +26,29 @@ type Migration struct {
 // Statements returns the statements of Up, one by one.
 func (m Migration) Statements() []string { return m.statements }
 
+// Rendered returns a list with the names of tables replaced by render.
+func Rendered(list []Migration, render func(string) string) []Migration {
+	list = slices.Clone(list)
+	for i, m := range list {
+		list[i].Up, list[i].Down, list[i].statements = render(m.Up), render(m.Down), nil
+		for _, stmt := range m.statements {
+			list[i].statements = append(list[i].statements, render(stmt))
+		}
+	}
+	return list
+}
+
 // Load reads files named like 001_name.up.sql and 001_name.down.sql from dir, ordered by
-// number, with names replaced by render. Numbers must run from 1 without a gap and each up
-// file must have its down file.
-func Load(files fs.FS, dir string, render func(string) string) ([]Migration, error) {
+// number. Names stay as they are in the files, because a rendered one may hold anything, even what
+// ends a statement. Numbers must run from 1 without a gap and each up file must have its down file.
+func Load(files fs.FS, dir string) ([]Migration, error) {
 	names, err := fs.Glob(files, dir+"/*.up.sql")
 	if err != nil {
 		return nil, err
 	}
 	list := make([]Migration, 0, len(names))
 	for _, name := range names {
-		m, err := load(files, name, render)
+		m, err := load(files, name)
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +63,7 @@ func Load(files fs.FS, dir string, render func(string) string) ([]Migration, err
 	return list, nil
 }
 
-func load(files fs.FS, path string, render func(string) string) (Migration, error) {
+func load(files fs.FS, path string) (Migration, error) {
 	base := strings.TrimSuffix(path[strings.LastIndex(path, "/")+1:], ".up.sql")
 	number, _, _ := strings.Cut(base, "_")
 	version, err := strconv.Atoi(number)
@@ -66,11 +78,7 @@ func load(files fs.FS, path string, render func(string) string) (Migration, erro
 	if err != nil {
 		return Migration{}, err
 	}
-	m := Migration{Version: version, Name: base, Up: render(string(up)), Down: render(string(down))}
-	for _, stmt := range Split(string(up)) { // before names are rendered: they may hold anything
-		m.statements = append(m.statements, render(stmt))
-	}
-	return m, nil
+	return Migration{version, base, string(up), string(down), Split(string(up))}, nil
 }
 
 // VersionError reports a schema that this release can't work with.

@@ -44,22 +44,23 @@ func TestLoad(t *testing.T) {
 		"m/001_a.up.sql": file("up 1;"), "m/001_a.down.sql": file("down 1;"),
 	}
 	render := func(s string) string { return strings.ReplaceAll(s, "{x}", "--") }
-	list, err := Load(files, "m", render)
+	list, err := Load(files, "m")
 	if err != nil {
 		t.Fatal(err)
 	}
+	list = Rendered(list, render)
 	if len(list) != 2 || list[0].Name != "001_a" || list[1].Version != 2 || list[1].Up != "up -- 2;" || list[1].Down != "down 2;" {
-		t.Errorf("Load() = %+v", list)
+		t.Errorf("Rendered() of Load() = %+v", list)
 	}
 	if got := list[1].Statements(); !slices.Equal(got, []string{"up -- 2;"}) {
 		t.Errorf("Statements() = %q, want one, whatever the names hold", got)
 	}
 	delete(files, "m/001_a.up.sql")
-	if _, err := Load(files, "m", render); err == nil {
+	if _, err := Load(files, "m"); err == nil {
 		t.Error("a gap in the numbers is no error")
 	}
 	delete(files, "m/002_b.down.sql")
-	if _, err := Load(files, "m", render); err == nil {
+	if _, err := Load(files, "m"); err == nil {
 		t.Error("a missing down file is no error")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -15,6 +16,9 @@ import (
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
+
+// loadMigrations reads the migrations once; each store fills in its names when it runs them.
+var loadMigrations = sync.OnceValues(func() ([]migrate.Migration, error) { return migrate.Load(migrationFiles, "migrations") })
 
 // MinSchemaVersion is the oldest schema version that this release works with; the newest is
 // the number of its last migration.
@@ -25,7 +29,7 @@ type Migration = migrate.Migration
 
 // Migrations returns every step that this release knows, in order, with the table names of
 // this store: what waybill migrate --print shows.
-func (s *Store) Migrations() []Migration { return s.migrations }
+func (s *Store) Migrations() []Migration { return migrate.Rendered(s.migrations, s.names.render) }
 
 // MigrateOptions configure [Store.Migrate].
 type MigrateOptions struct {
@@ -97,7 +101,7 @@ func (s *Store) migrate(ctx context.Context, conn *sql.Conn, target int, source 
 	if err != nil {
 		return 0, err
 	}
-	version, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
+	version, err = migrate.Up(s.Migrations(), version, target, func(stmt string) error {
 		_, err := conn.ExecContext(ctx, stmt)
 		if isColumnThere(err) { // of a migration that was interrupted behind this statement
 			return nil

@@ -46,7 +46,7 @@ type Store struct {
 	relays     *sqlstore.Core[*sql.Tx] // the same for the transactions of relays
 	names      names
 	sql        statements
-	migrations []migrate.Migration
+	migrations []migrate.Migration // not rendered
 }
 
 var _ sqlstore.Contracts[*sql.Tx] = (*Store)(nil)
@@ -61,7 +61,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	migrations, err := migrate.Load(migrationFiles, "migrations", n.render)
+	migrations, err := loadMigrations()
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -19,6 +20,9 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
+// loadMigrations reads the migrations once; each store fills in its names when it runs them.
+var loadMigrations = sync.OnceValues(func() ([]migrate.Migration, error) { return migrate.Load(migrationFiles, "migrations") })
+
 // MinSchemaVersion is the oldest schema version that this release works with; the newest is
 // the number of its last migration.
 const MinSchemaVersion = 16
@@ -28,7 +32,7 @@ type Migration = migrate.Migration
 
 // Migrations returns every step that this release knows, in order, with the table names of
 // this store: what waybill migrate --print shows.
-func (s *Store[Tx]) Migrations() []Migration { return s.migrations }
+func (s *Store[Tx]) Migrations() []Migration { return migrate.Rendered(s.migrations, s.names.render) }
 
 // MigrateOptions configure [Store.Migrate].
 type MigrateOptions struct {
@@ -97,7 +101,7 @@ func (s *Store[Tx]) migrateTo(ctx context.Context, target int, opts MigrateOptio
 				return err
 			}
 		}
-		_, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
+		_, err = migrate.Up(s.Migrations(), version, target, func(stmt string) error {
 			_, err := conn.Exec(ctx, stmt)
 			return err
 		})

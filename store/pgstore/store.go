@@ -68,7 +68,7 @@ type Store[Tx any] struct {
 	names      names
 	sql        statements
 	enqueues   enqueueStatements
-	migrations []migrate.Migration
+	migrations []migrate.Migration // not rendered
 	sleeper    *sleeper
 	listener   *listener
 	claiming   chan struct{} // held by the current claim, the only user of cursors
@@ -126,7 +126,7 @@ func newStore[Tx any](db database[Tx], cfg Config, connect connector) (*Store[Tx
 			return nil, err
 		}
 	}
-	migrations, err := migrate.Load(migrationFiles, "migrations", n.render)
+	migrations, err := loadMigrations()
 	if err != nil {
 		return nil, err
 	}

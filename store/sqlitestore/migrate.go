@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
+	"sync"
 
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
@@ -12,6 +13,9 @@ import (
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
+
+// loadMigrations reads the migrations once; each store fills in its names when it runs them.
+var loadMigrations = sync.OnceValues(func() ([]migrate.Migration, error) { return migrate.Load(migrationFiles, "migrations") })
 
 // MinSchemaVersion is the oldest schema version that this release works with; the newest is
 // the number of its last migration.
@@ -22,7 +26,7 @@ type Migration = migrate.Migration
 
 // Migrations returns every step that this release knows, in order, with the table names of
 // this store: what waybill migrate --print shows.
-func (s *Store) Migrations() []Migration { return s.migrations }
+func (s *Store) Migrations() []Migration { return migrate.Rendered(s.migrations, s.names.render) }
 
 // MigrateOptions configure [Store.Migrate].
 type MigrateOptions struct {
@@ -66,7 +70,7 @@ func (s *Store) migrate(ctx context.Context, conn sqldb.Conn, target int, source
 	if err != nil {
 		return 0, err
 	}
-	version, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
+	version, err = migrate.Up(s.Migrations(), version, target, func(stmt string) error {
 		_, err := conn.Exec(ctx, stmt)
 		return err
 	})

@@ -35,7 +35,8 @@ const columnsSQL = `id TEXT NOT NULL, topic TEXT NOT NULL, direct INTEGER NOT NU
 const nowSQL = `(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + (SELECT clock_offset_us FROM {settings}))`
 
 // names renders SQL texts. {table} becomes a quoted name, {outbox_text} a literal with a name; {now}, {columns}, {key}, {integer}
-// and {message} (the columns of a message) what they stand for; and $1 becomes ?1, which every driver takes.
+// and {message} (the columns of a message) what they stand for; and $1 becomes ?1, which every driver takes. As a limit it
+// becomes a sum: SQLite plans for the number that is bound, and so parses such a statement again whenever it runs.
 type names struct {
 	prefix   string
 	replacer *strings.Replacer
@@ -58,7 +59,7 @@ func newNames(prefix string) (names, error) {
 	pairs := append(tablePairs,
 		"{now}", strings.NewReplacer(tablePairs...).Replace(nowSQL), "{columns}", columnsSQL, "{message}", sqldb.MessageColumns, "{key}", "key", "{integer}", "INTEGER")
 	for digit := '1'; digit <= '9'; digit++ { // but not the $ of a path within JSON
-		pairs = append(pairs, "$"+string(digit), "?"+string(digit))
+		pairs = append(pairs, "LIMIT $"+string(digit), "LIMIT 0 + ?"+string(digit), "$"+string(digit), "?"+string(digit))
 	}
 	return names{prefix: prefix, replacer: strings.NewReplacer(pairs...)}, nil
 }

@@ -43,7 +43,7 @@ type Store struct {
 	core       *sqlstore.Core[*sql.Tx]
 	names      names
 	sql        statements
-	migrations []migrate.Migration
+	migrations []migrate.Migration // not rendered
 }
 
 var _ sqlstore.Contracts[*sql.Tx] = (*Store)(nil)
@@ -58,7 +58,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	migrations, err := migrate.Load(migrationFiles, "migrations", n.render)
+	migrations, err := loadMigrations()
 	if err != nil {
 		return nil, err
 	}
