@@ -180,7 +180,9 @@ fuzz: ## try each fuzz target $FUZZ_TIME, half a million times
 		go test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZ_TIME) -fuzzminimizetime 1000x ./$${target%%:*} || exit 1; \
 	done
 
-bench: services ## measure everything next to the floor and other libraries, into bench/results
+bench: ## measure everything next to the floor and other libraries, into bench/results
+	@scripts/services.sh down
+	@SERVICES_DURABLE=1 scripts/services.sh up
 	@cd bench && go run . -out results
 
 screenshots: ## retake the pictures of the dashboard in docs/img

@@ -7,7 +7,7 @@
 #
 #   postgres   5432  user postgres, no password, database test; 5442 next to a server that the tests are too much for
 #   pgbouncer  6432  before it, pool mode transaction
-#   mariadb    3306  user root, no password, database test
+#   mariadb    3306  user root, no password, database test; 3316 next to a server that the tests are too much for
 #   redis      6379
 #   rabbitmq   5672  user guest, password guest
 #   nats       4222  with JetStream
@@ -22,7 +22,10 @@
 # interop   installs the other projects' clients that examples/interop runs, unless they are there.
 # clusters  installs what a Galera cluster of MariaDB needs, HAProxy before it, and what makes networks, unless they are there.
 # clocks    installs libfaketime, for the tests that set a server's clock, unless it is there.
-# run       runs a command, and tells it by POSTGRES_URL where PostgreSQL is, unless that is set.
+# run       runs a command, and tells it by POSTGRES_URL, MYSQL_URL and MYSQL_STORE where PostgreSQL and MariaDB are,
+#           unless these are set.
+#
+# What up starts does not wait for the disk, unless SERVICES_DURABLE is set: the tests end processes, but never the machine.
 #
 # On systems other than Debian and its relatives use `docker compose up -d` instead.
 set -euo pipefail
@@ -30,29 +33,43 @@ set -euo pipefail
 home=${SERVICES_HOME:-/var/lib/waybill-services}
 all="postgres pgbouncer mariadb redis rabbitmq nats"
 
+fast=eatmydata
+[ -z "${SERVICES_DURABLE:-}" ] || fast=
+
 say() { echo "services: $*"; }
 complain() { echo "services: $*" >&2; }
 
-# unfit says why the tests are too much for the server on PostgreSQL's own port; it fails if they are not, or nothing
-# answers. Each test makes tables and drops them: where nobody vacuums, the catalogs have millions of dead rows within
-# an hour.
-unfit() {
+# unfit_SERVICE says why the tests are too much for the server on the service's own port; it fails if they are not, or
+# nothing answers. Each test makes tables and drops them: where nobody vacuums, PostgreSQL's catalogs have millions of
+# dead rows within an hour, and where MariaDB waits for the disk, that is what most of the time goes to.
+unfit_postgres() {
   local psql=(env PGCONNECT_TIMEOUT=10 psql -h 127.0.0.1 -p 5432 -U postgres -d postgres -qAt -c) connections autovacuum
   connections=$("${psql[@]}" 'SHOW max_connections' 2>/dev/null) && autovacuum=$("${psql[@]}" 'SHOW autovacuum') || return 1
   [ "$connections" -lt 200 ] || [ "$autovacuum" = off ] || return 1
   echo "max_connections = $connections and autovacuum = $autovacuum"
 }
 
-postgres_port=5432 trouble=""
-if [ -z "${POSTGRES_URL:-}" ] && trouble=$(unfit) && [ "$(id -u)" = 0 ]; then
+unfit_mariadb() {
+  local pid
+  pid=$(head -n 1 "$home/mariadb/pid" 2>/dev/null) && grep -q libeatmydata "/proc/$pid/maps" 2>/dev/null &&
+    grep -qz -- '--port=3306' "/proc/$pid/cmdline" && return 1
+  (exec 3<>/dev/tcp/127.0.0.1/3306) 2>/dev/null || return 1
+  echo "a server that waits for the disk"
+}
+
+postgres_port=5432 mariadb_port=3306 postgres_trouble="" mariadb_trouble=""
+if [ -z "${POSTGRES_URL:-}" ] && postgres_trouble=$(unfit_postgres) && [ "$(id -u)" = 0 ]; then
   postgres_port=5442
+fi
+if [ -z "${MYSQL_URL:-}" ] && mariadb_trouble=$(unfit_mariadb) && [ "$(id -u)" = 0 ]; then
+  mariadb_port=3316
 fi
 
 port() {
   case $1 in
     postgres) echo "$postgres_port" ;;
     pgbouncer) echo 6432 ;;
-    mariadb) echo 3306 ;;
+    mariadb) echo "$mariadb_port" ;;
     redis) echo 6379 ;;
     rabbitmq) echo 5672 ;;
     nats) echo 4222 ;;
@@ -111,7 +128,7 @@ start_postgres() {
   if [ ! -d "$dir/data" ]; then
     as postgres "$bin/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C.UTF-8 >>"$dir/log" 2>&1
   fi
-  launch postgres "$bin/postgres" -D "$dir/data" -p "$(port postgres)" \
+  launch postgres $fast "$bin/postgres" -D "$dir/data" -p "$(port postgres)" \
     -c listen_addresses=127.0.0.1 -c unix_socket_directories="$dir" \
     -c external_pid_file="$dir/pid" -c max_connections=300 -c wal_level=logical
 }
@@ -160,7 +177,7 @@ start_mariadb() {
     as mariadb mariadb-install-db --datadir="$dir/data" \
       --auth-root-authentication-method=normal >>"$dir/log" 2>&1
   fi
-  launch mariadb "$(binary mariadb)" --datadir="$dir/data" --port="$(port mariadb)" \
+  launch mariadb $fast "$(binary mariadb)" --datadir="$dir/data" --port="$(port mariadb)" \
     --bind-address=127.0.0.1 --socket="$dir/socket" --pid-file="$dir/pid" --max-connections=300
 }
 
@@ -181,7 +198,7 @@ start_rabbitmq() {
     RABBITMQ_MNESIA_BASE="$dir/data" RABBITMQ_LOG_BASE="$dir" \
     RABBITMQ_ENABLED_PLUGINS_FILE="$dir/plugins" \
     RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {127,0,0,1}' \
-    "$(binary rabbitmq)"
+    $fast "$(binary rabbitmq)"
 }
 
 start_nats() {
@@ -314,10 +331,11 @@ clusters() {
 up() {
   local service down=() missing=() waits=() rc=0 pid
   if [ "$postgres_port" != 5432 ]; then
-    say "postgres on port 5432 has $trouble; the tests get a server of their own"
-  elif [ -n "$trouble" ]; then
-    complain "postgres has $trouble; the tests need 200 and on, or fail now and then"
+    say "postgres on port 5432 has $postgres_trouble; the tests get a server of their own"
+  elif [ -n "$postgres_trouble" ]; then
+    complain "postgres has $postgres_trouble; the tests need 200 and on, or fail now and then"
   fi
+  [ "$mariadb_port" = 3306 ] || say "mariadb on port 3306 is $mariadb_trouble; the tests get a server of their own"
   for service; do
     [ "$service" != pgbouncer ] || leads_there || down pgbouncer
     if answers "$service"; then
@@ -330,6 +348,7 @@ up() {
   [ ${#down[@]} -gt 0 ] || return 0
   require_root "not running: ${down[*]}"
   install -d "$home"
+  [ -z "$fast" ] || command -v eatmydata >/dev/null || missing+=(eatmydata)
   [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
   for service in "${down[@]}"; do
     install -d -m 750 -o "$(user "$service")" -g "$(user "$service")" "$home/$service"
@@ -375,7 +394,10 @@ status() {
 
 # run COMMAND... runs a command.
 run() {
-  POSTGRES_URL=${POSTGRES_URL:-postgres://postgres@127.0.0.1:$postgres_port/test?sslmode=disable} exec "$@"
+  export POSTGRES_URL=${POSTGRES_URL:-postgres://postgres@127.0.0.1:$postgres_port/test?sslmode=disable}
+  export MYSQL_URL=${MYSQL_URL:-root@tcp(127.0.0.1:$mariadb_port)/}
+  export MYSQL_STORE=${MYSQL_STORE:-mariadb://root@127.0.0.1:$mariadb_port/test}
+  exec "$@"
 }
 
 command=${1:-}
