@@ -122,16 +122,16 @@ func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "waybill",
 		Short: "Messages that commit with your data",
-		Long: `Waybill moves messages from the transactions that they were written in to a broker,
-and shows and mends what is on the way.
+		Long: `Waybill publishes messages that were committed with your data, and shows and repairs
+what is pending, failed or scheduled.
 
 Options are given as flags, as environment variables (WAYBILL_RELAY_BATCH_SIZE for
 --relay-batch-size), or in a file, waybill.yaml unless another one is named (relay:
-batch_size: 100); a flag counts before the environment, the environment before the file.
-"waybill config" shows what holds, and why.`,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+batch_size: 100). A flag takes precedence over the environment, the environment over
+the file. "waybill config" shows every value and its origin, "waybill config --help"
+every option.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
 	}
 	root.DisableSuggestions = true // "Did you mean" takes five lines
 	flags := root.PersistentFlags()

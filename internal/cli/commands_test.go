@@ -31,16 +31,19 @@ func TestHelp(t *testing.T) {
 		if r.code != exitOK || r.stderr != "" {
 			t.Fatalf("%q: exit code %d, %s", args, r.code, r.stderr)
 		}
-		for _, o := range config.Options() {
-			if !strings.Contains(r.stdout, "--"+o.Flag()+" ") {
-				t.Errorf("%q: --%s is not shown", args, o.Flag())
+		for _, c := range new(program).root().Commands() {
+			if n := strings.Count(r.stdout, "\n  "+c.Name()+" "); n != 1 {
+				t.Errorf("%q: %s is in %d groups, want one", args, c.Name(), n)
 			}
 		}
-		if strings.Contains(r.stdout, "completion") {
-			t.Errorf("%q: shows a command of cobra's own", args)
+	}
+	r := runProgram(t.Context(), nil, "config", "--help")
+	for _, o := range config.Options() {
+		if !strings.Contains(r.stdout, "--"+o.Flag()+" ") {
+			t.Errorf("help of config: --%s is not shown", o.Flag())
 		}
 	}
-	r := runProgram(t.Context(), nil, "dead", "list", "--help")
+	r = runProgram(t.Context(), nil, "dead", "list", "--help")
 	for _, flag := range []string{"--limit", "--store", "--json"} {
 		if !strings.Contains(r.stdout, flag) {
 			t.Errorf("help of dead list does not show %s", flag)

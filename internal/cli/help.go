@@ -24,6 +24,17 @@ var sections = []struct {
 	{"Process", []string{"source", "by", "log.", "metrics."}},
 }
 
+// groups are the headings of commands in the help of the program, in their order.
+var groups = []struct {
+	heading  string
+	commands []string
+}{
+	{"Set up", []string{"migrate", "roles", "topology", "config", "explain"}},
+	{"Run", []string{"relay", "inbox", "push", "janitor", "dashboard"}},
+	{"Look and repair", []string{"doctor", "outbox", "dead", "schedule", "saga"}},
+	{"Other commands", []string{"demo", "completion", "version", "help"}},
+}
+
 var (
 	storeOptions  = []string{"store", "schema", "table_prefix", "postgres.listen_url"}
 	changeOptions = slices.Concat(storeOptions, []string{"by"})
@@ -40,7 +51,7 @@ var (
 
 // readBy says which options a command reads. A command that is not named reads those of the one above it.
 var readBy = map[string][]string{
-	"waybill":                   {""},
+	"waybill":                   {},
 	"waybill config":            {""},
 	"waybill demo":              {},
 	"waybill version":           {},
@@ -105,18 +116,41 @@ func usageOf(cmd *cobra.Command) string {
 		text.WriteString("\n  " + cmd.UseLine())
 	}
 	if cmd.HasAvailableSubCommands() {
-		text.WriteString("\n  " + cmd.CommandPath() + " [command]\n\nCommands:")
-		for _, sub := range cmd.Commands() {
-			if sub.IsAvailableCommand() || sub.Name() == "help" {
-				fmt.Fprintf(&text, "\n  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short)
-			}
-		}
+		text.WriteString("\n  " + cmd.CommandPath() + " [command]")
 	}
+	text.WriteString(commandUsages(cmd))
 	text.WriteString(flagUsages(cmd))
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&text, "\n\nUse %q for more information about a command.", cmd.CommandPath()+" [command] --help")
 	}
 	return text.String() + "\n"
+}
+
+// commandUsages returns the commands below a command, those of the program in groups.
+func commandUsages(cmd *cobra.Command) string {
+	var text strings.Builder
+	list := func(heading string, commands []*cobra.Command) {
+		if len(commands) > 0 {
+			text.WriteString("\n\n" + heading + ":")
+		}
+		for _, c := range commands {
+			fmt.Fprintf(&text, "\n  %-*s %s", c.NamePadding(), c.Name(), c.Short)
+		}
+	}
+	if cmd.HasParent() {
+		list("Commands", slices.DeleteFunc(cmd.Commands(), func(c *cobra.Command) bool { return !c.IsAvailableCommand() }))
+		return text.String()
+	}
+	for _, g := range groups {
+		var commands []*cobra.Command
+		for _, name := range g.commands {
+			if c, _, err := cmd.Find([]string{name}); err == nil {
+				commands = append(commands, c)
+			}
+		}
+		list(g.heading, commands)
+	}
+	return text.String()
 }
 
 // flagUsages returns the flags of a command and the options that it reads, under headings. An option that the command
