@@ -123,7 +123,7 @@ func (p *program) root() *cobra.Command {
 		Use:   "waybill",
 		Short: "Messages that commit with your data",
 		Long: `Waybill moves messages from the transactions that they were written in to a broker,
-and shows and mends what is on the way.
+and shows and repairs what is in flight.
 
 Options are given as flags, as environment variables (WAYBILL_RELAY_BATCH_SIZE for
 --relay-batch-size), or in a file, waybill.yaml unless another one is named (relay:
