@@ -73,7 +73,7 @@ func (m *metrics) flow() {
 	m.handleAge = m.histogram("handle_age_seconds", "Age of messages when a handler is called with them.", slow, "consumer", "topic")
 	m.duplicates = m.counter("duplicates_total", "Deliveries skipped because the inbox holds the message.", "consumer", "topic")
 	m.conflicts = m.counter("conflicts_total", "Messages that came under an inbox key which was processed with another payload.", "consumer", "topic")
-	m.busy = m.counter("busy_total", "Deliveries deferred because their retry was not due, or their message was being handled elsewhere.", "consumer", "topic")
+	m.busy = m.counter("busy_total", "Deliveries requeued because their retry was not due, or their message was being handled elsewhere.", "consumer", "topic")
 	m.unleased = m.counter("unleased_total", "Messages handled without a lease because the lease store did not answer.", "consumer", "topic")
 }
 
