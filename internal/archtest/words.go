@@ -38,7 +38,7 @@ var words = []struct{ phrase, instead string }{
 	{`bearable`, "limited, rate-limited"},
 	{`(?:bring|brings|brought|bringing) (?:\S+ ){0,3}up to date`, "migrate"},
 	{`nobody's to`, "must not be"},
-	{`none any ?more`, "deleted, no longer"},
+	{`none (?:any more|anymore)`, "deleted, no longer"},
 	{`nobody tells`, "is not reported"},
 	{`(?:loses?|lost) its worth`, "expires"},
 	{`bells?`, "wake-up"},

@@ -33,6 +33,8 @@ func TestCheckWords(t *testing.T) {
 		{"behind code", "x.go", "package x\n\nvar x int // put back\n", []string{`x.go:3: "put back"; write: requeue, return`}},
 		{"in a string", "x_test.go", "package x\n\nconst x = \"it is told\"\n", []string{`x_test.go:3: "is told"; write: receives, is notified; is configured`}},
 		{"in a raw string", "x.go", "package x\n\nconst x = `one\nit parses anew`\n", []string{`x.go:4: "anew"; write: again; recreate, restart`}},
+		{"in other forms", "x.md", "There is none anymore: it was brought quickly up to date.", []string{
+			`x.md:1: "brought quickly up to date"; write: migrate`, `x.md:1: "none anymore"; write: deleted, no longer`}},
 		{"in a script", "x.sh", "# Runs beside\n# the other.", []string{`x.sh:1: "beside"; write: next to, with, in addition to`}},
 		{"in a name of Go", "x.go", "package x\n\nvar beside, anew int\n", nil},
 		{"part of a word", "x.md", "Besides, a renewal is told.", []string{`x.md:1: "is told"; write: receives, is notified; is configured`}},
