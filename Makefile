@@ -35,7 +35,7 @@ NEWEST_GO = go1.27.4
 # newest versions of what go.mod requires.
 SERVERLESS = $$(go list ./... | grep -vE '/internal/(archtest|browser|cli|conformance|e2e|interleave|soak)(/|$$)')
 
-# The modules beside the main one, whose users need none of what these bring.
+# The modules other than the main one, whose users need none of what these bring.
 MODULES = bench broker/signalrbroker examples/interop/cloudevents examples/interop/otlp scripts/gosec
 
 # Where make long-soak goes on, and how many messages it runs for.
@@ -198,5 +198,5 @@ services: ## make the servers that the tests need available on 127.0.0.1
 services-down: ## stop the servers that "services" started
 	@scripts/services.sh down
 
-demo: ## show a message on its way from transaction to handler
+demo: ## follow a message from transaction to handler
 	@go run ./cmd/demo

@@ -189,7 +189,7 @@ func (e *StalledError) Error() string {
 	case e.Age == 0:
 		return e.Loop + " is not running"
 	case e.Err == nil:
-		return fmt.Sprintf("%s had its last success %v ago: a round is still under way", e.Loop, e.Age.Round(time.Millisecond))
+		return fmt.Sprintf("%s had its last success %v ago: a round is still running", e.Loop, e.Age.Round(time.Millisecond))
 	}
 	return fmt.Sprintf("%s had its last success %v ago: %v", e.Loop, e.Age.Round(time.Millisecond), e.Err)
 }

@@ -25,7 +25,7 @@ func ends() []contender {
 		{name: "by hand", note: "the floor's loop, which polls every 10 ms when it finds nothing, and nats.go; BEGIN and the gate in one round trip, " +
 			"the business INSERT, COMMIT; no retries, no dead letters", job: job{Role: "byhand", Connections: size}},
 		{name: "Waybill", note: "shipped defaults, Retention: KeepNothing, 8 handlers at a time", job: job{Role: "endtoend", Connections: size}},
-		{name: "Waybill, BatchSize 100", note: "of the consumer, each handler with an INSERT of its own; beside one message per transaction by hand",
+		{name: "Waybill, BatchSize 100", note: "of the consumer, each handler with an INSERT of its own; compared with one message per transaction by hand",
 			job: job{Role: "endtoend", Connections: size, Together: hundred}},
 	}
 }

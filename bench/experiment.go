@@ -36,7 +36,7 @@ var experiments = []experiment{
 	{"schedule", "What is scheduled for later", "", runSchedule},
 	{"letters", "What operators ask", "", runLetters},
 	{"inboxhttp", "The inbox service", "", runInboxHTTP},
-	{"brokers", "Adapters beside their client libraries", "", runBrokers},
+	{"brokers", "Adapters compared with their client libraries", "", runBrokers},
 }
 
 func experimentNames() []string {

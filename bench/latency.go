@@ -143,13 +143,13 @@ func twoProcesses(ctx context.Context, w *world) ([]row, error) {
 		return nil, err
 	}
 	defer l.pool.Close()
-	values, err := w.beside(ctx, func() (map[string]int64, error) { return l.keepPace(ctx, w.latencyTime()) })
+	values, err := w.alongside(ctx, func() (map[string]int64, error) { return l.keepPace(ctx, w.latencyTime()) })
 	return []row{latencyRow("writer (InTx) and relay in two processes", values, 1, 5)}, err
 }
 
-// beside runs a relay in a separate process while write commits messages, and returns the
+// alongside runs a relay in a separate process while write commits messages, and returns the
 // latencies.
-func (w *world) beside(ctx context.Context, write func() (map[string]int64, error)) ([]float64, error) {
+func (w *world) alongside(ctx context.Context, write func() (map[string]int64, error)) ([]float64, error) {
 	c, err := w.startRelay(ctx, job{Role: "relay", Notes: true}, toNATS)
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func longTransactions(ctx context.Context, w *world) ([]row, error) {
 		name    string
 		enqueue func(context.Context, pgx.Tx) (string, error)
 	}{{"Writer.Enqueue", byWriter}, {"plain INSERT", byInsert}} {
-		values, err := w.beside(ctx, func() (map[string]int64, error) { return l.overlap(ctx, many, way.enqueue) })
+		values, err := w.alongside(ctx, func() (map[string]int64, error) { return l.overlap(ctx, many, way.enqueue) })
 		if err != nil {
 			return rows, fmt.Errorf("%s: %w", way.name, err)
 		}

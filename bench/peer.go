@@ -131,7 +131,7 @@ func besidePeers(kind string, list []contender, runs [][]drained) []row {
 		{"the best outbox library", best("oagudo", "watermill"), times8},
 	} {
 		if r.rates != nil {
-			rows = append(rows, row{table: "The relay to " + kind + ", beside", name: r.name, figures: []figure{
+			rows = append(rows, row{table: "The relay to " + kind + ", compared with", name: r.name, figures: []figure{
 				{"times as fast", "", quotients(relay, r.rates), r.want},
 			}})
 		}

@@ -31,7 +31,7 @@ SELECT coalesce('ALTER TABLE waybill.inbox DROP CONSTRAINT ' || quote_ident(conn
 // runRecords measures inbox.Process with inboxes that hold many records and with an empty one. Each
 // has a separate database, so that they can take turns.
 func runRecords(ctx context.Context, b *bench) (rows []row, err error) {
-	table := fmt.Sprintf("inbox.Process, 8 connections, beside %s records", number(float64(b.records)))
+	table := fmt.Sprintf("inbox.Process, 8 connections, with %s records", number(float64(b.records)))
 	inboxes := []struct {
 		name, keys string
 		want       *bound

@@ -97,7 +97,7 @@ func (w *world) atFullSpeed(ctx context.Context) ([]row, error) {
 		return w.besideTurn(ctx, list[at], func(*child) error {
 			rate, err := flood(ctx, connections, w.slice(), l.inTx)
 			if err != nil {
-				return fmt.Errorf("beside %s: %w", list[at].name, err)
+				return fmt.Errorf("with %s: %w", list[at].name, err)
 			}
 			n, err := w.left(ctx)
 			rates[at], left[at] = append(rates[at], rate), append(left[at], float64(n))

@@ -89,7 +89,7 @@ func TestStores_Drained(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(rows) != 4 || len(rows[0].figures) != 1 || len(rows[3].figures) != 2 {
-			t.Errorf("compareDrains() = %+v, want 4 rows, those after the first beside it", rows)
+			t.Errorf("compareDrains() = %+v, want 4 rows, those after the first compared with it", rows)
 		}
 		if left := d.count(t); left["lean"] != 0 || left["waybill_outbox"] != 0 {
 			t.Errorf("left are %v, want no messages", left)

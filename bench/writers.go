@@ -207,7 +207,7 @@ func besideRelay(ctx context.Context, w *world) ([]row, error) {
 	const name = "Writer.InTx at full speed, 8 connections"
 	return []row{
 		{table: name, name: "alone", figures: []figure{{name: "transactions/s", values: alone}}},
-		{table: name, name: "beside a relay to NATS", figures: []figure{
+		{table: name, name: "with a relay to NATS", figures: []figure{
 			{name: "transactions/s", values: beside},
 			{"of alone", "%", ratios(beside, alone), atLeast(85)},
 			{"backlog 0.5 s after the end", "messages", left, atMost(0)},

@@ -27,7 +27,7 @@ func TestBusyKeys(t *testing.T) {
 		now = now.Add(wait)
 	}
 	if _, err := b.note(key, now, limit); err != nil {
-		t.Errorf("note() = %v, want nil: it was told less than a minute ago", err)
+		t.Errorf("note() = %v, want nil: it was reported less than a minute ago", err)
 	}
 	if err := b.health("c", now.Add(2*time.Minute), limit); err != nil {
 		t.Errorf("health() = %v of what was not seen since, want nil", err)

@@ -187,7 +187,7 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) checkRetention(sub contract.Subscriber) error {
 	r := Retention{Inbox: c.InboxRetention, Relay: c.RelayRetry, Consumer: c.Retry, Redelivery: RedeliveryOf(sub)}
 	if err := r.Check(); err != nil && !c.AllowShortRetention {
-		return invalid("InboxRetention", "%v; AllowShortRetention takes it all the same", err)
+		return invalid("InboxRetention", "%v; AllowShortRetention allows it anyway", err)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func ExampleConfig_retries() {
 	// Output: 15 calls at most
 }
 
-// A message that is given up has its last word: the order is cancelled instead of charged.
+// A message that would be dead-lettered gets a final attempt: the order is cancelled instead of charged.
 func ExampleGivenUpFrom() {
 	cfg := consumer.Config{GiveUp: func(m *waybill.Message) bool { return m.Type == "order.placed" }}
 	var handler consumer.Handler[any] = func(ctx context.Context, tx any, m *waybill.Message) error {

@@ -56,9 +56,9 @@ func (b *boxStub) BuryMessage(_ context.Context, l inbox.Letter) (bool, error) {
 	return true, nil
 }
 
-// lastWords is a consumer of messages that all have a last word. Usual work fails with usual,
-// and the last words with the errors of last, one after the other, and then no more.
-type lastWords struct {
+// finalAttempts is a consumer of messages that all get a final attempt. Usual work fails with usual,
+// and final attempts with the errors of last, one after the other, and then no more.
+type finalAttempts struct {
 	*Consumer[int]
 	box    *boxStub
 	usual  error
@@ -67,9 +67,9 @@ type lastWords struct {
 	heard  []GivenUp
 }
 
-func newLastWords(t *testing.T, cfg Config) *lastWords {
+func newLastWords(t *testing.T, cfg Config) *finalAttempts {
 	t.Helper()
-	w := &lastWords{box: &boxStub{}}
+	w := &finalAttempts{box: &boxStub{}}
 	cfg.Observer = &noted{}
 	cfg.GiveUp = func(*waybill.Message) bool { return true }
 	cfg.Retry.DisableJitter = true
@@ -85,7 +85,7 @@ type silentSubscriber struct{}
 
 func (silentSubscriber) Subscribe(context.Context, int, func(contract.Delivery)) error { return nil }
 
-func (w *lastWords) handle(ctx context.Context, _ int, _ *waybill.Message) error {
+func (w *finalAttempts) handle(ctx context.Context, _ int, _ *waybill.Message) error {
 	g, ok := GivenUpFrom(ctx)
 	if !ok {
 		w.worked++
@@ -99,7 +99,7 @@ func (w *lastWords) handle(ctx context.Context, _ int, _ *waybill.Message) error
 }
 
 // deliver runs an attempt, when it is due.
-func (w *lastWords) deliver(t *testing.T, redelivered bool) verdict {
+func (w *finalAttempts) deliver(t *testing.T, redelivered bool) verdict {
 	t.Helper()
 	w.box.past.Wait = 0
 	m := &waybill.Message{ID: "m", Topic: "orders", Source: "shop", Type: "placed"}
@@ -108,15 +108,15 @@ func (w *lastWords) deliver(t *testing.T, redelivered bool) verdict {
 	return w.tryMessage(t.Context(), t.Context(), inbox.RecordOf("billing", m), m, redelivered)
 }
 
-func (w *lastWords) wantHeard(t *testing.T, want ...GivenUp) {
+func (w *finalAttempts) wantHeard(t *testing.T, want ...GivenUp) {
 	t.Helper()
 	if !reflect.DeepEqual(w.heard, want) {
-		t.Errorf("last words = %+v, want %+v", w.heard, want)
+		t.Errorf("final attempts = %+v, want %+v", w.heard, want)
 	}
 }
 
 // wantProcessed wants the message acknowledged and nothing else to be left of it.
-func (w *lastWords) wantProcessed(t *testing.T, v verdict) {
+func (w *finalAttempts) wantProcessed(t *testing.T, v verdict) {
 	t.Helper()
 	if v != done || !w.box.done || w.box.letter != nil || w.box.past != (inbox.Attempts{}) {
 		t.Errorf("verdict %+v, processed %t, letter %v, attempts %+v; want it processed and nothing left", v, w.box.done, w.box.letter, w.box.past)
@@ -130,7 +130,7 @@ func TestGiveUp_Exhausted(t *testing.T) {
 	w := newLastWords(t, Config{Retry: waybill.RetryPolicy{MaxRetries: 1}})
 	w.usual = errNo
 	if v := w.deliver(t, false); !v.again || len(w.heard) != 0 {
-		t.Fatalf("first attempt: %+v and %d last words, want it to come again", v, len(w.heard))
+		t.Fatalf("first attempt: %+v and %d final attempts, want it to come again", v, len(w.heard))
 	}
 	w.wantProcessed(t, w.deliver(t, true))
 	w.wantHeard(t, GivenUp{Reason: waybill.ReasonExhausted, Err: "no", Attempts: 2})
@@ -144,8 +144,8 @@ func TestGiveUp_Permanent(t *testing.T) {
 	w.wantHeard(t, GivenUp{Reason: waybill.ReasonRejected, Err: "no", Attempts: 1})
 }
 
-// TestGiveUp_Repeated: what has only its last word left does not do its usual work again,
-// however long the last word fails.
+// TestGiveUp_Repeated: a message that has only its final attempt left does not do its usual work again,
+// however long the final attempt fails.
 func TestGiveUp_Repeated(t *testing.T) {
 	t.Parallel()
 	w := newLastWords(t, Config{Retry: waybill.RetryPolicy{BaseDelay: time.Second}})
@@ -177,11 +177,11 @@ func TestGiveUp_LastWordFailsForGood(t *testing.T) {
 		t.Fatalf("verdict %+v, letter %v, want a dead letter", v, w.box.letter)
 	}
 	if l := w.box.letter; l.Reason != waybill.ReasonMalformed || l.Error != "never" || l.Attempts != 1 {
-		t.Errorf("letter of reason %s, %q after %d attempts; want the last word's error after one", l.Reason, l.Error, l.Attempts)
+		t.Errorf("letter of reason %s, %q after %d attempts; want the final attempt's error after one", l.Reason, l.Error, l.Attempts)
 	}
 }
 
-// TestGiveUp_Poison: a message that has ended its process has a last word, unless that is what
+// TestGiveUp_Poison: a message that has ended its process gets a final attempt, unless that is what
 // ends the process.
 func TestGiveUp_Poison(t *testing.T) {
 	t.Parallel()
@@ -204,16 +204,16 @@ func TestGiveUp_Poison(t *testing.T) {
 // message, are dead letters at once.
 func TestGiveUp_None(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(w *lastWords){
-		"not named": func(w *lastWords) { w.cfg.GiveUp = func(*waybill.Message) bool { return false } },
-		"not set":   func(w *lastWords) { w.cfg.GiveUp = nil },
-		"conflict":  func(w *lastWords) { w.box.conflict = true },
+	for name, change := range map[string]func(w *finalAttempts){
+		"not named": func(w *finalAttempts) { w.cfg.GiveUp = func(*waybill.Message) bool { return false } },
+		"not set":   func(w *finalAttempts) { w.cfg.GiveUp = nil },
+		"conflict":  func(w *finalAttempts) { w.box.conflict = true },
 	} {
 		w := newLastWords(t, Config{Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
 		w.usual = errNo
 		change(w)
 		if v := w.deliver(t, false); v != done || w.box.letter == nil || len(w.heard) != 0 {
-			t.Errorf("%s: verdict %+v, letter %v, %d last words; want a dead letter alone", name, v, w.box.letter, len(w.heard))
+			t.Errorf("%s: verdict %+v, letter %v, %d final attempts; want a dead letter alone", name, v, w.box.letter, len(w.heard))
 		}
 	}
 }

@@ -88,7 +88,7 @@ func TestLeased_ConflictRetried(t *testing.T) {
 				t.Errorf("attempt %d: %+v, want it again after %v", i+1, v, want)
 			}
 			if v := tr.deliverPayload(t, "two", true); !v.again || tr.noted.count(observe.OpConflict) != i+1 {
-				t.Errorf("early: %+v and %d conflicts, want it put back unseen", v, tr.noted.count(observe.OpConflict))
+				t.Errorf("early: %+v and %d conflicts, want it deferred unseen", v, tr.noted.count(observe.OpConflict))
 			}
 			<-time.After(want)
 		}

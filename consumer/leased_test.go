@@ -26,7 +26,7 @@ type leaseStub struct {
 	away      bool          // answers nothing
 	renewAway bool          // does not answer renewals
 	slow      time.Duration // of an answer to TryBegin
-	lose      int           // so many answers to TryBegin
+	lose      int           // the number of lost answers to TryBegin
 	id        string        // of the lease
 	rec       lease.Record
 	marks     int
@@ -137,7 +137,7 @@ func (s *leaseStub) steal() {
 	s.rec.LeaseUntil = time.Now().Add(time.Minute)
 }
 
-// noted is an observer that keeps what it is told.
+// noted is an observer that keeps what it receives.
 type noted struct {
 	mu     sync.Mutex
 	events []observe.Event

@@ -31,7 +31,7 @@ func TestLeased_RetryWaits(t *testing.T) {
 		<-time.After(20 * time.Second)
 		for name, by := range map[string]*trial{"the same": tr, "another": other} {
 			if v := by.deliver(t, true); !v.again || v.after < 40*time.Second || v.after > 44*time.Second || calls != 1 || by.noted.count(observe.OpBusy) != 1 {
-				t.Errorf("early, by %s: %+v after %d calls, want it put back for what is left", name, v, calls)
+				t.Errorf("early, by %s: %+v after %d calls, want it deferred for what is left", name, v, calls)
 			}
 		}
 		<-time.After(40 * time.Second)

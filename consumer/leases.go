@@ -54,13 +54,13 @@ func (l Leases) withDefaults(group string, cfg *Config) (Leases, error) {
 	case l.TTL >= cfg.InboxRetention:
 		return l, invalidf("consumer.Leases.TTL", "is %v; it must be less than InboxRetention, which is %v", l.TTL, cfg.InboxRetention)
 	case !l.Letters.Set():
-		return l, invalidf("consumer.Leases.Letters", "is required: LettersIn or LettersTo says where messages go that are given up")
+		return l, invalidf("consumer.Leases.Letters", "is required: LettersIn or LettersTo says where dead letters go")
 	case cfg.BatchSize > 1:
 		return l, invalid("BatchSize", "is %d; under leases messages are handled one by one", cfg.BatchSize)
 	case cfg.Offsets != OffsetsOff:
 		return l, invalid("Offsets", "is set, but under leases there is no transaction to keep them in")
 	case cfg.GiveUp != nil:
-		return l, invalid("GiveUp", "is set, but under leases there is no transaction for a last word")
+		return l, invalid("GiveUp", "is set, but under leases there is no transaction for a final attempt")
 	}
 	return l, nil
 }

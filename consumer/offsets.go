@@ -107,7 +107,7 @@ func takeOver(ctx context.Context, was *inbox.Progress, claim contract.Partition
 		return now, nil
 	case was.Next > claim.End:
 		return now, waybill.PermanentError(waybill.ReasonRejected, fmt.Errorf(
-			"partition %d of %q ends at offset %d, and group %q has its progress at %d in the database: the topic was made again, or has lost messages; remove the partition's row from consumer_offsets to begin anew",
+			"partition %d of %q ends at offset %d, and group %q has its progress at %d in the database: the topic was made again, or has lost messages; remove the partition's row from consumer_offsets to start over",
 			claim.Number, claim.Topic, claim.End, claim.Group, was.Next))
 	case was.Generation > claim.Generation:
 		if err := current(ctx, claim); err != nil {

@@ -71,7 +71,7 @@ func TestTakeOver(t *testing.T) {
 }
 
 // progressStub is a store of one partition, into which somebody else writes between reading and
-// taking as often as it is told.
+// taking as often as it is configured to.
 type progressStub struct {
 	inbox.Inbox[int]
 	row     *inbox.Progress
@@ -147,16 +147,16 @@ func TestOffsets_Refused(t *testing.T) {
 		cfg   Config
 		field string
 	}{
-		"no such mode":            {&offsetStub{}, &progressStub{}, Config{Offsets: 3}, "consumer.Config.Offsets"},
-		"negative mode":           {&offsetStub{}, &progressStub{}, Config{Offsets: -1}, "consumer.Config.Offsets"},
-		"broker without offsets":  {&struct{ contract.Subscriber }{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox}, "consumer.Config.Offsets"},
-		"inbox without them":      {&offsetStub{}, &struct{ box }{}, Config{Offsets: OffsetsBehindExactlyOnce}, "consumer.Config.Offsets"},
-		"batches":                 {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox, BatchSize: 2}, "consumer.Config.BatchSize"},
-		"conflicts not noticed":   {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBehindExactlyOnce, OnConflict: ConflictSkip}, "consumer.Config.OnConflict"},
-		"conflicts beside inbox":  {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox, OnConflict: ConflictSkip}, ""},
-		"exactly once":            {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBehindExactlyOnce}, ""},
-		"off, with any of these":  {&struct{ contract.Subscriber }{}, &struct{ box }{}, Config{}, ""},
-		"beside inbox, and order": {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox, Order: OrderByKey}, ""},
+		"no such mode":             {&offsetStub{}, &progressStub{}, Config{Offsets: 3}, "consumer.Config.Offsets"},
+		"negative mode":            {&offsetStub{}, &progressStub{}, Config{Offsets: -1}, "consumer.Config.Offsets"},
+		"broker without offsets":   {&struct{ contract.Subscriber }{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox}, "consumer.Config.Offsets"},
+		"inbox without them":       {&offsetStub{}, &struct{ box }{}, Config{Offsets: OffsetsBehindExactlyOnce}, "consumer.Config.Offsets"},
+		"batches":                  {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox, BatchSize: 2}, "consumer.Config.BatchSize"},
+		"conflicts not noticed":    {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBehindExactlyOnce, OnConflict: ConflictSkip}, "consumer.Config.OnConflict"},
+		"conflicts with an inbox":  {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox, OnConflict: ConflictSkip}, ""},
+		"exactly once":             {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBehindExactlyOnce}, ""},
+		"off, with any of these":   {&struct{ contract.Subscriber }{}, &struct{ box }{}, Config{}, ""},
+		"with an inbox, and order": {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox, Order: OrderByKey}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,7 +193,7 @@ func TestOffsets_Once(t *testing.T) {
 		transactional bool
 		once          bool
 	}{
-		"beside the inbox":          {OffsetsBesideInbox, 9, true, false},
+		"in addition to the inbox":  {OffsetsBesideInbox, 9, true, false},
 		"behind exactly once":       {OffsetsBehindExactlyOnce, 5, true, true},
 		"not in a transaction":      {OffsetsBehindExactlyOnce, 9, false, false},
 		"an inbox may have been it": {OffsetsBehindExactlyOnce, 4, true, false},

@@ -41,7 +41,7 @@ func TestMessageKey_Fails(t *testing.T) {
 	}
 }
 
-// TestGiveUp_Fails: the message is given up without a final attempt, and its letter says why.
+// TestGiveUp_Fails: the message is dead-lettered without a final attempt, and its letter says why.
 func TestGiveUp_Fails(t *testing.T) {
 	t.Parallel()
 	for name, fail := range failures {

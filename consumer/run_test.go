@@ -81,8 +81,8 @@ func runUntilIdle(t *testing.T, c *Consumer[int]) {
 	}
 }
 
-// queueSubscriber is a broker of one queue: it delivers up to the prefetch, puts back what is to be
-// retried when it is due, and counts what it is told.
+// queueSubscriber is a broker of one queue: it delivers up to the prefetch, requeues what is to be
+// retried when it is due, and counts the calls it receives.
 type queueSubscriber struct {
 	mu        sync.Mutex
 	ready     []*queued

@@ -44,7 +44,7 @@ type fake struct {
 	searches []outbox.Filter // but for those of the flow
 	relays   []relay.NodeState
 
-	inboxes []inbox.State // beside that of the mailer
+	inboxes []inbox.State // in addition to that of the mailer
 
 	recurring []schedule.State
 	scheduled []schedule.ScheduledMessage

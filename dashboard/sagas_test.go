@@ -137,7 +137,7 @@ func TestInstance_Reveal(t *testing.T) {
 	f.fail = errors.New("the audit log is full")
 	w = asked{method: http.MethodPost, path: "/sagas/reveal", token: secrets["seer"], form: namesOf("17")}.send(d)
 	if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "secret-amount") {
-		t.Errorf("status %d; the data is shown though that could not be written down", w.Code)
+		t.Errorf("status %d; the data is shown though that could not be recorded", w.Code)
 	}
 }
 

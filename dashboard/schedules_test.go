@@ -68,7 +68,7 @@ func TestSchedules_Change(t *testing.T) {
 	}
 }
 
-// TestSchedules_Overtaken: what was changed by somebody else meanwhile is told.
+// TestSchedules_Overtaken: what was changed by somebody else meanwhile is reported.
 func TestSchedules_Overtaken(t *testing.T) {
 	t.Parallel()
 	f := full()

@@ -194,7 +194,7 @@ var (
 
 	// ErrRequeued reports that a dead letter can't be settled because it was requeued and is pending.
 	// Nothing was changed.
-	ErrRequeued = errors.New("deadletter: requeued, and on its way")
+	ErrRequeued = errors.New("deadletter: requeued, and pending")
 
 	// ErrBehind reports that a relay's dead letter can't be requeued yet, because an earlier message of its key
 	// is in the outbox and would be published after it. Nothing was changed; try again later.

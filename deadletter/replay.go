@@ -52,9 +52,9 @@ func (p Plan) Check() error {
 	p = p.Complete()
 	switch {
 	case f.State != "" && f.State != Open:
-		return invalid("state", fmt.Sprintf("is %q; only open letters can be put back", f.State))
+		return invalid("state", fmt.Sprintf("is %q; only open letters can be requeued", f.State))
 	case f.Limit != 0 || f.After != 0:
-		return invalid("limit", "is for lists; a replay puts back everything that matches")
+		return invalid("limit", "is for lists; a replay requeues everything that matches")
 	case f.TextAlone():
 		return invalid("text", "goes with a fingerprint, or with a time since when: it is looked for in the newest letters only")
 	case f.Newest:

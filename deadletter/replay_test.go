@@ -36,7 +36,7 @@ func TestPlan_Check(t *testing.T) {
 		"consumer not UTF-8":     {Plan{Filter: Filter{Consumer: "\xff"}}, "consumer"},
 		"the newest first":       {Plan{Filter: Filter{Newest: true}}, "newest"},
 		"behind a page":          {Plan{Filter: Filter{After: 1}}, "limit"},
-		"only so many":           {Plan{Filter: Filter{Limit: 1}}, "limit"},
+		"a limit":                {Plan{Filter: Filter{Limit: 1}}, "limit"},
 		"until before since":     {Plan{Filter: Filter{Since: time.Unix(2, 0), Until: time.Unix(1, 0)}}, "until"},
 		"origin that is unknown": {Plan{Filter: Filter{Origin: "broker"}}, "origin"},
 	} {
@@ -105,7 +105,7 @@ func TestPace_Speed(t *testing.T) {
 	}
 }
 
-// What was missed is not made up for, and what others have put back counts.
+// What was missed is not made up for, and what others have requeued counts.
 func TestPace_Due(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -119,7 +119,7 @@ func TestPace_Due(t *testing.T) {
 	}
 	p.progressed(120) // by all
 	if n := p.due(now.Add(200 * time.Millisecond)); n != 0 {
-		t.Errorf("due after others have put back so many = %d, want 0", n)
+		t.Errorf("due after others have requeued the rest = %d, want 0", n)
 	}
 	if n := p.due(now.Add(time.Second)); n == 0 {
 		t.Error("due a second later = 0, want some")

@@ -38,7 +38,7 @@ func TestInFlight(t *testing.T) {
 }
 
 // TestOtherPayloadInFlight: another payload is refused at once, and not asked to come again, unless
-// it cannot be told from that of the request under way.
+// it cannot be distinguished from that of the request in progress.
 func TestOtherPayloadInFlight(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{422, 409} {

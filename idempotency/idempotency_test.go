@@ -446,7 +446,7 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
-// TestResponseNotSaved: the effect has happened, so the client is told what happened.
+// TestResponseNotSaved: the effect has happened, so the client receives what happened.
 func TestResponseNotSaved(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, Config{}, created)

@@ -81,7 +81,7 @@ func FuzzParseKey(f *testing.F) {
 		key, err := parseKey(value)
 		if err != nil {
 			if key != "" {
-				t.Fatalf("parseKey(%q) = %q beside the error %v", value, key, err)
+				t.Fatalf("parseKey(%q) = %q with the error %v", value, key, err)
 			}
 			return
 		}

@@ -31,7 +31,7 @@ func conflict(status int) problem {
 }
 
 func inProgress() problem {
-	p := newProblem(http.StatusConflict, "IDEMPOTENCY_IN_PROGRESS", "a request with the key is under way")
+	p := newProblem(http.StatusConflict, "IDEMPOTENCY_IN_PROGRESS", "a request with the key is in progress")
 	p.again = true
 	return p
 }

@@ -66,7 +66,7 @@ func TestStoreSilent(t *testing.T) {
 				select {
 				case <-warned:
 				case <-r.Context().Done():
-					t.Error("the handler's context ended before a renewal was given up")
+					t.Error("the handler's context ended before a renewal was abandoned")
 				}
 				w.WriteHeader(http.StatusTeapot)
 			}))

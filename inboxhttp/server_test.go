@@ -67,7 +67,7 @@ func TestServer_Answers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := &witness{}
+			w := &notes{}
 			r := send(newServer(t, tt.store, Config{Observer: w}), tt.method, "/v1/inbox/"+tt.path, tt.body)
 			if got := bodyOf(t, r); r.StatusCode != 200 || got != tt.want || r.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("the answer is %d %s\nwant 200 %s", r.StatusCode, got, tt.want)
@@ -132,7 +132,7 @@ func TestServer_WaitSeconds(t *testing.T) {
 	}
 }
 
-// TestMalformed (AS-48): what is refused, with which code, and that nothing is told that should
+// TestMalformed (AS-48): what is refused, with which code, and that nothing is disclosed that should
 // not be.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func TestMalformed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, w := &stub{}, &witness{}
+			s, w := &stub{}, &notes{}
 			wantProblem(t, send(newServer(t, s, Config{MaxBodyLen: 2048, Observer: w}), tt.method, "/v1/inbox/"+tt.path, tt.body), tt.code, tt.words)
 			if len(s.requests)+len(s.leases)+len(s.keys) > 0 {
 				t.Error("the store was asked")
@@ -232,7 +232,7 @@ func TestServer_Faults(t *testing.T) {
 				"release": `{"key":"k","leaseId":"l"}`, "try-begin/batch": `{"items":[{"key":"k"}]}`,
 				"mark-processed/batch": `{"items":[{"key":"k","leaseId":"l"}]}`,
 			} {
-				s, w := &stub{err: tt.store.err, panics: tt.store.panics}, &witness{}
+				s, w := &stub{err: tt.store.err, panics: tt.store.panics}, &notes{}
 				r := send(newServer(t, s, Config{Observer: w}), "POST", "/v1/inbox/"+path, body)
 				wantProblem(t, r, tt.code, tt.words)
 				if len(w.events) != 1 || w.events[0].Err == nil || w.events[0].Status != fmt.Sprint(tt.code) || len(w.ends) != 1 || w.ends[0] == nil {
@@ -342,7 +342,7 @@ func TestServer_StoreTimeout(t *testing.T) {
 
 func TestServer_Traces(t *testing.T) {
 	t.Parallel()
-	w := &witness{}
+	w := &notes{}
 	h := newServer(t, &stub{}, Config{Observer: w})
 	parent := "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	send(h, "GET", "/v1/inbox/k", "", "traceparent", parent, "tracestate", "a=b")
@@ -444,7 +444,7 @@ func TestServer_NotMarked(t *testing.T) {
 	for status, want := range map[lease.Status]int{
 		lease.Unknown: http.StatusNotFound, lease.Lost: http.StatusConflict, lease.Released: http.StatusConflict,
 	} {
-		w := &witness{}
+		w := &notes{}
 		h := newServer(t, &stub{status: status}, Config{Observer: w})
 		r := send(h, "POST", "/v1/inbox/mark-processed", `{"key":"k","leaseId":"L1"}`)
 		if text := bodyOf(t, r); r.StatusCode != want || r.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(text, `"keyStatus":"`+string(status)+`"`) {

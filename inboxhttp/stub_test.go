@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// stub is a store that answers what it is told to and notes what it was asked.
+// stub is a store that answers what it is configured to and notes what it was asked.
 type stub struct {
 	answer lease.Answer
 	status lease.Status
@@ -78,17 +78,17 @@ func (s *stub) ReadLease(ctx context.Context, key string) (lease.Record, error) 
 
 func (s *stub) PurgeLeases(context.Context, time.Duration, int) (int, error) { return 0, s.err }
 
-// witness keeps what it is told.
-type witness struct {
+// notes is an observer that keeps what it receives.
+type notes struct {
 	mu     sync.Mutex
 	starts []waybill.Message
 	ends   []error
 	events []observe.Event
 }
 
-var _ observe.Observer = (*witness)(nil)
+var _ observe.Observer = (*notes)(nil)
 
-func (w *witness) Start(ctx context.Context, op observe.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
+func (w *notes) Start(ctx context.Context, op observe.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if op == observe.OpServe {
@@ -101,7 +101,7 @@ func (w *witness) Start(ctx context.Context, op observe.Op, msgs ...*waybill.Mes
 	}
 }
 
-func (w *witness) Observe(_ context.Context, e observe.Event) {
+func (w *notes) Observe(_ context.Context, e observe.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events = append(w.events, e)
@@ -110,7 +110,7 @@ func (w *witness) Observe(_ context.Context, e observe.Event) {
 func newServer(t *testing.T, store lease.Store, cfg Config) *Server {
 	t.Helper()
 	if cfg.Observer == nil {
-		cfg.Observer = &witness{}
+		cfg.Observer = &notes{}
 	}
 	s, err := NewServer(store, cfg)
 	if err != nil {
@@ -144,7 +144,7 @@ func bodyOf(t *testing.T, r *http.Response) string {
 }
 
 // wantProblem checks that an answer is a problem with a code, whose text has some words and
-// nothing of what must not be told.
+// nothing of what must not be disclosed.
 func wantProblem(t *testing.T, r *http.Response, code int, words string) {
 	t.Helper()
 	text := bodyOf(t, r)

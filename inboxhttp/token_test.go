@@ -26,7 +26,7 @@ func mustToken(t *testing.T, name string) Token {
 	return token
 }
 
-// TestTokens (AS-48): without a token that is known nobody gets in, and no token is told.
+// TestTokens (AS-48): without a token that is known nobody gets in, and no token is disclosed.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

@@ -293,7 +293,7 @@ func TestNew_Refuses(t *testing.T) {
 	}
 }
 
-// TestJanitor_StoreGoesSilent: a store that answers nothing is told of, and asked again.
+// TestJanitor_StoreGoesSilent: a store that answers nothing is reported, and asked again.
 func TestJanitor_StoreGoesSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,12 +23,12 @@ func (h *Hub) Capabilities() broker.Capabilities {
 func (h *Hub) Explain(context.Context, string) ([]guarantee.Fact, error) {
 	catchUp := guarantee.Fact{
 		About: guarantee.Durability, Setting: "Archive", Value: "none", Survives: guarantee.Nothing,
-		Means:    "a client that was cut off is told to reset",
+		Means:    "a client that was cut off receives a reset",
 		Stronger: "Archive: the store of the service that enqueues",
 	}
 	if h.cfg.Archive != nil {
 		catchUp.Value, catchUp.Stronger = "set", ""
-		catchUp.Means = "a client that says its last event catches up from the archive, or is told to reset"
+		catchUp.Means = "a client that says its last event catches up from the archive, or receives a reset"
 	}
 	return []guarantee.Fact{
 		{

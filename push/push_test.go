@@ -41,7 +41,7 @@ func message(id string, headers ...string) *waybill.Message {
 	return m
 }
 
-// client is served in a bubble of testing/synctest and keeps what it is told.
+// client is served in a bubble of testing/synctest and keeps what it receives.
 type client struct {
 	*testing.T
 	Connection
@@ -86,7 +86,7 @@ func (c *client) take(ctx context.Context, e Event) error {
 
 func (c *client) block() { c.mu.Lock(); c.stuck = true; c.mu.Unlock() }
 
-// got returns what the client was told, idle events left out: "+" for connected, "!reason" for a
+// got returns what the client received, idle events left out: "+" for connected, "!reason" for a
 // reset, and the ids of messages.
 func (c *client) got() string {
 	synctest.Wait()
@@ -109,7 +109,7 @@ func (c *client) got() string {
 func (c *client) want(want string) {
 	c.Helper()
 	if got := c.got(); got != want {
-		c.Errorf("the client was told %q, want %q", got, want)
+		c.Errorf("the client received %q, want %q", got, want)
 	}
 }
 

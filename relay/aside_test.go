@@ -74,7 +74,7 @@ func TestRelay_StepsAside(t *testing.T) {
 }
 
 // TestRelay_NothingToProbeWith: a relay that stood aside and has nothing to send in its grace period
-// counts as well again: nothing speaks against its destination.
+// counts as well again: nothing counts against its destination.
 func TestRelay_NothingToProbeWith(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()

@@ -53,7 +53,7 @@ func TestRelay_ReadsAheadAndKeepsOrder(t *testing.T) {
 }
 
 // TestRelay_FailureKeepsOrder: what follows a message that fails waits behind it, also when
-// it is claimed, or under way, while that is being written down.
+// it is claimed, or in flight, while that is being recorded.
 func TestRelay_FailureKeepsOrder(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
@@ -150,7 +150,7 @@ func TestRelay_SlowTopic(t *testing.T) {
 			pass(time.Millisecond)
 		}
 		if took := time.Since(began); took > 100*time.Millisecond {
-			t.Errorf("a message of a quick topic takes %v beside a slow one", took)
+			t.Errorf("a message of a quick topic takes %v next to a slow one", took)
 		}
 	})
 }
@@ -254,8 +254,8 @@ func TestRelay_TenantsShareARate(t *testing.T) {
 	})
 }
 
-// TestRelay_LeavingLanesGoStill: lanes above the share are given up when nothing of them is
-// under way, and what was read ahead of them is left alone.
+// TestRelay_LeavingLanesGoStill: lanes above the share are released when nothing of them is
+// in flight, and what was read ahead of them is left alone.
 func TestRelay_LeavingLanesGoStill(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
@@ -282,7 +282,7 @@ func TestRelay_LeavingLanesGoStill(t *testing.T) {
 }
 
 // TestRelay_LaneThatComesBack: a lane that was lost and won again is read from its
-// beginning, and what was under way under the old epoch is not settled under it.
+// beginning, and what was in flight under the old epoch is not settled under it.
 func TestRelay_LaneThatComesBack(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
@@ -300,7 +300,7 @@ func TestRelay_LaneThatComesBack(t *testing.T) {
 		pass(time.Minute)
 		ids := broker.ids()
 		if want := "orders/k/1"; len(ids) != 6 || ids[0] != want || ids[1] != want {
-			t.Errorf("arrived: %v, want the message that was under way twice", ids)
+			t.Errorf("arrived: %v, want the message that was in flight twice", ids)
 		}
 		inOrder(t, ids[1:], 5)
 		if src.left() != 0 {

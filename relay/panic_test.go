@@ -108,7 +108,7 @@ type faulty struct{ text *string }
 
 func (f *faulty) Error() string { return *f.text }
 
-// TestRelay_PublisherPanicsBeside: what a publisher does wrong beside sending is the failure of
+// TestRelay_PublisherPanicsBeside: what a publisher does wrong apart from sending is the failure of
 // the message concerned at most.
 func TestRelay_PublisherPanicsBeside(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// wire is a publisher with one connection, which all batches under way share: if it ends, none of
+// wire is a publisher with one connection, which all batches in flight share: if it ends, none of
 // them is confirmed.
 type wire struct {
 	cuts func(m contract.Outgoing) bool // whether a message ends the connection

@@ -17,14 +17,14 @@ type forgetful struct{ *fakeBroker }
 
 func (forgetful) DedupWindow() time.Duration { return time.Minute }
 
-// witness keeps what is reported about deduplication that has expired.
-type witness struct {
+// seenEvents keeps what is reported about deduplication that has expired.
+type seenEvents struct {
 	observe.Observer
 	mu     sync.Mutex
 	events []observe.Event
 }
 
-func (w *witness) Observe(_ context.Context, e observe.Event) {
+func (w *seenEvents) Observe(_ context.Context, e observe.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.Op == observe.OpDedupExpired {
@@ -73,7 +73,7 @@ func TestRelay_TellsOfDedupExpired(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			src, seen := newFakeSource(), &witness{Observer: quiet}
+			src, seen := newFakeSource(), &seenEvents{Observer: quiet}
 			broker := &fakeBroker{answer: c.trouble.answer}
 			src.add(message("orders", "k", 1))
 			inBubble(t, src, []Destination{{Publisher: forgetful{broker}}}, Config{Observer: seen}, func(t *testing.T, _ *Relay) {
@@ -100,7 +100,7 @@ func TestRelay_TellsOfDedupExpired(t *testing.T) {
 // nothing to tell of.
 func TestRelay_NoDedupNothingExpires(t *testing.T) {
 	t.Parallel()
-	src, seen := newFakeSource(), &witness{Observer: quiet}
+	src, seen := newFakeSource(), &seenEvents{Observer: quiet}
 	trouble := troubled{results: []error{waybill.UnavailableError(context.DeadlineExceeded)}, over: 10 * time.Minute}
 	broker := &fakeBroker{answer: trouble.answer}
 	src.add(message("orders", "k", 1))

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// stuckObserver returns from nothing that it is told before release is closed. It does not hold up what it is asked
+// stuckObserver returns from no event that it receives before release is closed. It does not hold up what it is asked
 // to time.
 type stuckObserver struct {
 	release chan struct{}

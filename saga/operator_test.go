@@ -45,7 +45,7 @@ func (s *operatorShelf) ChangeSaga(_ context.Context, in Instance, e Entry, m *w
 	return true, nil
 }
 
-// operatorWatcher notes what it is told.
+// operatorWatcher notes what it receives.
 type operatorWatcher struct{ events []observe.Event }
 
 func (w *operatorWatcher) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
@@ -125,7 +125,7 @@ func testCompensate(t *testing.T, waiting bool, done int) {
 	want.Progress = Progress{Topic: "orders", Done: done, Back: true, Turn: 10}
 	checkChange(t, store, want, ActCompensate, "saga_compensate by ann")
 	if len(w.events) != 1 || w.events[0].Op != observe.OpEnqueue || w.events[0].Topic != "orders" || !slices.Equal(w.events[0].IDs, []string{store.changes[0].m.ID}) {
-		t.Errorf("the observer was told %+v, want the message that was enqueued", w.events)
+		t.Errorf("the observer received %+v, want the message that was enqueued", w.events)
 	}
 }
 

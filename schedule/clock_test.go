@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestCalendar_DaylightSaving looks at the days on which clocks are put forward and back: what names
+// TestCalendar_DaylightSaving looks at the days on which clocks are set forward and back: what names
 // an hour follows the policy, and every hour that passes has one occurrence of an hourly schedule.
 func TestCalendar_DaylightSaving(t *testing.T) {
 	t.Parallel()

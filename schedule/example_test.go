@@ -19,7 +19,7 @@ func remind[Tx any](ctx context.Context, s *schedule.Scheduler[Tx], tx Tx, o ord
 }
 
 // paid takes the reminder back in the transaction that stores the payment. False is no error: the
-// reminder is on its way.
+// reminder is already in flight.
 func paid[Tx any](ctx context.Context, s *schedule.Scheduler[Tx], tx Tx, o order) (bool, error) {
 	return s.Cancel(ctx, tx, "reminder/"+o.ID)
 }

@@ -49,7 +49,7 @@ type Recurring struct {
 	TimeZone string `json:"time_zone,omitempty"`
 
 	// ClockChange is the policy for the times of Cron that the clocks of the time zone skip or repeat
-	// when they are put forward or back. Optional; the default is [EachOnce].
+	// when they are set forward or back. Optional; the default is [EachOnce].
 	ClockChange ClockChange `json:"clock_change,omitempty"`
 
 	// Message is what each occurrence enqueues. ID, IdempotencyKey, Time, DeliverAt and ExpiresAt

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/current.sh up|down|test
 #
-# The newest servers that Debian has, beside those of scripts/services.sh. They live below
+# The newest servers that Debian has, in addition to those of scripts/services.sh. They live below
 # $CURRENT_HOME, in a system of their own that debootstrap makes of Debian unstable, and answer
 # on 127.0.0.1:
 #

@@ -99,7 +99,7 @@ func (cfg *Config) checkRetention(broker Broker) error {
 		Redelivery: consumer.RedeliveryOf(broker),
 	}
 	if err := r.Check(); err != nil && !cfg.Consumer.AllowShortRetention && !cfg.janitor().DisableCleanup {
-		return &waybill.InvalidError{Field: "janitor.Config.InboxRetention", Reason: err.Error() + "; consumer.Config.AllowShortRetention takes it all the same"}
+		return &waybill.InvalidError{Field: "janitor.Config.InboxRetention", Reason: err.Error() + "; consumer.Config.AllowShortRetention allows it anyway"}
 	}
 	return nil
 }

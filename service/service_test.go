@@ -253,7 +253,7 @@ func TestService_RunAgain(t *testing.T) {
 	})
 }
 
-// Bulk replays run beside the relay, unless they are switched off.
+// Bulk replays run next to the relay, unless they are switched off.
 func TestService_Replays(t *testing.T) {
 	t.Parallel()
 	for want, configs := range map[bool][]Config{true: {{}}, false: {{DisableReplays: true}, {DisableRelay: true}}} {
@@ -328,7 +328,7 @@ func TestConfig_ConsumerRetention(t *testing.T) {
 	}
 }
 
-// A service cleans up beside its relay, and also if it has none, unless it is told not to.
+// A service cleans up next to its relay, and also if it has none, unless it is configured not to.
 func TestService_CleansUp(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

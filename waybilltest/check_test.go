@@ -331,7 +331,7 @@ func TestCheck_Hangs(t *testing.T) {
 	})
 }
 
-// A delivery with endless steps is told, not run for ever.
+// A delivery with endless steps is reported, not run for ever.
 func TestCheck_TooManySteps(t *testing.T) {
 	t.Parallel()
 	err := waybilltest.Check(func(f *waybilltest.Faults) waybilltest.Subject {

@@ -163,7 +163,7 @@ func (k *Kit) Wait() {
 			return
 		}
 	}
-	k.t.Fatalf("waybilltest: a handler is still under way after %v", maxTicks*tick)
+	k.t.Fatalf("waybilltest: a handler is still running after %v", maxTicks*tick)
 }
 
 // activity counts what has happened.

@@ -178,9 +178,9 @@ func duplicates(topic admin.TopicProperties) guarantee.Fact {
 
 func (r route) sizes() []guarantee.Fact {
 	message := guarantee.Fact{About: guarantee.Size, Setting: "MaxMessageSizeInKilobytes",
-		Means: "a message may have so much with its headers; the tier Standard takes 256"}
+		Means: "the maximum size of a message with its headers; the Standard tier takes 256"}
 	if size := r.topic.MaxMessageSizeInKilobytes; size != nil {
-		message.Value, message.Means = strconv.FormatInt(*size, 10), "a message may have so much with its headers"
+		message.Value, message.Means = strconv.FormatInt(*size, 10), "the maximum size of a message with its headers"
 	}
 	all := guarantee.Fact{About: guarantee.Size, Setting: "MaxSizeInMegabytes",
 		Means: "a topic that holds more refuses messages, and they wait in the outbox"}

@@ -263,7 +263,7 @@ func testBrokenAttribute(e *env) {
 			e.Errorf("Message() = %v, which quotes the value", a.err)
 		}
 		if a.text() != "\xffpayload" || a.message.ID != "1" {
-			e.Errorf("id %q, payload %q beside the error, want what could be read", a.message.ID, a.text())
+			e.Errorf("id %q, payload %q with the error, want what could be read", a.message.ID, a.text())
 		}
 		ack(e.T, a)
 	}

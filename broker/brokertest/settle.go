@@ -247,7 +247,7 @@ func testPrefetchOfOne(e *env) {
 	e.mustSend(msgs...)
 	for range msgs {
 		a := g.next()
-		never(e, moment/30, "a second delivery beside the first", g.got)
+		never(e, moment/30, "a second delivery while the first is held", g.got)
 		ack(e.T, a)
 	}
 }

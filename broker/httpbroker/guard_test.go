@@ -37,7 +37,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestNew_SpecialAddress: what an address in the URL says is told at once, in any notation.
+// TestNew_SpecialAddress: a refused address in the URL is reported at once, in any notation.
 func TestNew_SpecialAddress(t *testing.T) {
 	t.Parallel()
 	for _, u := range []string{"http://127.0.0.1/", "http://[::1]:8080/", "https://[::ffff:10.0.0.1]/", "https://169.254.169.254/latest/meta-data"} {

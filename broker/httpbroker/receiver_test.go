@@ -103,7 +103,7 @@ func post(t *testing.T, url, id string, at time.Time, body string, headers map[s
 
 var binary = map[string]string{"ce-specversion": "1.0", "ce-id": "1", "ce-source": "elsewhere", "ce-type": "order.placed", "content-type": "application/json"}
 
-// TestReceiver_Settlement: the sender is told 2xx after Ack only, and to come again otherwise.
+// TestReceiver_Settlement: the sender receives 2xx after Ack only, and is asked to retry otherwise.
 func TestReceiver_Settlement(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -181,7 +181,7 @@ func TestReceiver_Refused(t *testing.T) {
 }
 
 // TestReceiver_Tampered changes what the signature of the convention does not cover, the headers
-// that carry the message, on its way from sender to receiver.
+// that carry the message, between sender and receiver.
 func TestReceiver_Tampered(t *testing.T) {
 	t.Parallel()
 	r, url := receiving(t, nil)

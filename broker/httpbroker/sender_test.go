@@ -297,7 +297,7 @@ func TestSender_KeyStops(t *testing.T) {
 	}
 }
 
-// TestSender_Attempts: the first attempt is told as one, all later ones are not, under one
+// TestSender_Attempts: the first attempt is marked as the first, all later ones are not, under one
 // webhook-id; a new life has another.
 func TestSender_Attempts(t *testing.T) {
 	t.Parallel()

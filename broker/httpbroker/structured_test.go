@@ -25,7 +25,7 @@ func TestSender_Structured(t *testing.T) {
 		ids, bodies = append(ids, r.Header.Get(HeaderID)), append(bodies, string(body))
 		for name := range r.Header {
 			if strings.HasPrefix(name, attributePrefix) {
-				t.Errorf("header %s beside a structured event", name)
+				t.Errorf("header %s in addition to a structured event", name)
 			}
 		}
 		if got := r.Header.Get(contentType); got != "application/cloudevents+json" {

@@ -66,7 +66,7 @@ func durability(replicas int, minISR, unclean string) []guarantee.Fact {
 	}
 	confirmed := guarantee.Fact{
 		About: guarantee.Durability, Setting: "min.insync.replicas", Value: minISR,
-		Survives: guarantee.NodeLoss, Means: "A confirmed message is on at least so many brokers.",
+		Survives: guarantee.NodeLoss, Means: "The minimum number of brokers that have a confirmed message.",
 	}
 	switch {
 	case err != nil:
@@ -91,12 +91,12 @@ func durability(replicas int, minISR, unclean string) []guarantee.Fact {
 func (b *Broker) otherFacts(topic kadm.TopicDetail, size string) []guarantee.Fact {
 	return []guarantee.Fact{
 		{About: guarantee.Order, Setting: "partitions", Value: strconv.Itoa(len(topic.Partitions)),
-			Means: "Messages of one key keep their order, with any number of replicas of a group; so many of them have work at a time."},
+			Means: "Messages of one key keep their order, with any number of replicas of a group; at most this number of them have work at a time."},
 		b.cfg.repeats(),
 		{About: guarantee.Duplicates, Setting: "Window", Value: strconv.Itoa(b.cfg.Window),
-			Means: "After a crash a group gets again what it acknowledged behind its oldest open message, up to about so many messages for each partition."},
+			Means: "After a crash a group gets again what it acknowledged behind its oldest open message, up to about this number of messages for each partition."},
 		{About: guarantee.Size, Setting: maxBytesKey, Value: size,
-			Means: "A message may have so many bytes with its headers."},
+			Means: "The maximum size of a message in bytes, with its headers."},
 		{About: guarantee.Delay,
 			Means: "Kafka has no delayed redelivery: a retry waits in the process, and comes at once if that ends."},
 	}

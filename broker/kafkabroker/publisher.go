@@ -83,7 +83,7 @@ func checkSize(r *kgo.Record, limit int) error {
 }
 
 // wait returns the results when all are known or ctx is done. Unconfirmed messages then end
-// their session: the library must not write them after their sender was told that they failed.
+// their session: the library must not write them after their sender was notified that they failed.
 func (p publisher) wait(ctx context.Context, s *session, b *batch) []error {
 	defer p.producer.end(s, b)
 	select {

@@ -23,7 +23,7 @@ func (d *delivery) Ack(context.Context) error {
 	return d.settle(func(*server) {})
 }
 
-// Retry puts the message back into its queue, by a timer if delay is positive.
+// Retry returns the message to its queue, by a timer if delay is positive.
 func (d *delivery) Retry(_ context.Context, delay time.Duration) error {
 	return d.settle(func(s *server) {
 		again := &entry{mail: d.entry.mail, position: d.entry.position, redelivered: true}

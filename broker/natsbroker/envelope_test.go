@@ -191,11 +191,11 @@ func TestDecode_Structured(t *testing.T) {
 	}
 	in.Header["ce-id"] = []string{"2"} // binary, with a payload that is an event
 	if got, err := decode("p.", in); err != nil || got.ID != "2" || string(got.Payload) != string(in.Data) {
-		t.Errorf("decode() = %+v, %v, want the body as the payload beside attributes in headers", got, err)
+		t.Errorf("decode() = %+v, %v, want the body as the payload, next to attributes in headers", got, err)
 	}
 }
 
-// TestEnvelope_Allocations: what a message costs beside the client library.
+// TestEnvelope_Allocations: what a message costs in addition to the client library.
 func TestEnvelope_Allocations(t *testing.T) {
 	m := &waybill.Message{ID: "1", Type: "t", Source: "s", Topic: "t", Key: "k", Tenant: "default", ContentType: "text/plain", Payload: []byte("x")}
 	header, data := encode(m, false)

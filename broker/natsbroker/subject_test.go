@@ -126,7 +126,7 @@ func TestDurablesOf_Addresses(t *testing.T) {
 	}
 }
 
-// TestDurableName_IsFrozen fails if the name of a consumer changes: groups would start anew.
+// TestDurableName_IsFrozen fails if the name of a consumer changes: groups would start from the beginning.
 func TestDurableName_IsFrozen(t *testing.T) {
 	t.Parallel()
 	list, err := durablesOf("waybill.", consumer.Subscription{Group: "billing v2", Topics: []string{"order.created"}, To: "billing"})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestChannel_Heard: a connection is given up when nothing has been answered for long, and not when somebody else's answer came
+// TestChannel_Heard: a connection is abandoned when nothing has been answered for long, and not when somebody else's answer came
 // while a wait ended.
 func TestChannel_Heard(t *testing.T) {
 	t.Parallel()
@@ -27,7 +27,7 @@ func TestChannel_Heard(t *testing.T) {
 		c.conn.blocked.Store(test.blocked)
 		c.heard(false, true)
 		if got := c.conn.gaveUp.Load() != nil; got != test.want {
-			t.Errorf("%s: the connection is given up: %v, want %v", test.name, got, test.want)
+			t.Errorf("%s: the connection is abandoned: %v, want %v", test.name, got, test.want)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (c *conn) watchBlocked(changes <-chan amqp.Blocking) {
 }
 
 // within runs calls that wait for the server's answer. If ctx ends first the connection is
-// cut, because amqp091 has no other way to give up on an answer.
+// cut, because amqp091 has no other way to abandon an answer.
 func (c *conn) within(ctx context.Context, call func() error) error {
 	stop := context.AfterFunc(ctx, func() { c.giveUp(context.Cause(ctx)) })
 	defer stop()
@@ -112,7 +112,7 @@ func (c *conn) giveUp(reason error) {
 // unless we closed the connection ourselves.
 func (c *conn) lost(cause error) error {
 	if reason := c.gaveUp.Load(); reason != nil {
-		return waybill.UnavailableError(fmt.Errorf("connection given up: %w", *reason))
+		return waybill.UnavailableError(fmt.Errorf("connection abandoned: %w", *reason))
 	}
 	if cause == nil || errors.Is(cause, amqp.ErrClosed) {
 		return waybill.UnavailableError(waybill.ErrConnectionLost)

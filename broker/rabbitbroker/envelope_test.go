@@ -239,7 +239,7 @@ func TestDecode_Structured(t *testing.T) {
 	}
 	d.Headers["cloudEvents:id"] = "2" // binary, with a payload that is an event
 	if m, err := decode(d); err != nil || m.ID != "2" || string(m.Payload) != string(d.Body) || m.ContentType != d.ContentType {
-		t.Errorf("decode() = %+v, %v, want the body as the payload beside attributes in headers", m, err)
+		t.Errorf("decode() = %+v, %v, want the body as the payload, next to attributes in headers", m, err)
 	}
 	delete(d.Headers, "cloudEvents:id")
 	d.Body = []byte("x")

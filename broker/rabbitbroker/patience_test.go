@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestPatience: a connection is given up when nothing was answered for as long as the publisher is patient,
+// TestPatience: a connection is abandoned when nothing was answered for as long as the publisher is patient,
 // which is twice as long each time, until answers come fast again.
 func TestPatience(t *testing.T) {
 	t.Parallel()
@@ -28,14 +28,14 @@ func TestPatience(t *testing.T) {
 			return c.conn.gaveUp.Load() != nil
 		}
 		if gaveUp(true, false) {
-			t.Error("the connection was given up though the server answers")
+			t.Error("the connection was abandoned though the server answers")
 		}
 		if gaveUp(false, true) {
-			t.Error("the connection was given up though the server has said that it takes nothing")
+			t.Error("the connection was abandoned though the server has said that it takes nothing")
 		}
 		for i, want := range []bool{true, true, false} { // after 10, 20, and 40 seconds
 			if got := gaveUp(false, false); got != want {
-				t.Errorf("connection %d: given up: %t, want %t", i, got, want)
+				t.Errorf("connection %d: abandoned: %t, want %t", i, got, want)
 			}
 		}
 		p.answered(least)

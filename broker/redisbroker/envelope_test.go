@@ -61,7 +61,7 @@ func TestDecode_Structured(t *testing.T) {
 	}
 	values[attributePrefix+"id"] = "2" // binary, with a payload that is an event
 	if m, err := decode(source{topic: "orders"}, redis.XMessage{Values: values}); err != nil || m.ID != "2" || string(m.Payload) != body {
-		t.Errorf("decode() = %+v, %v, want the body as the payload beside attributes in fields", m, err)
+		t.Errorf("decode() = %+v, %v, want the body as the payload, next to attributes in fields", m, err)
 	}
 	for _, bad := range []string{`{`, `{"id":"1"}`} {
 		values := map[string]any{dataField: bad, contentTypeField: "application/cloudevents+json"}

@@ -76,7 +76,7 @@ func eviction(policy string) guarantee.Fact {
 func (b *Broker) replication() guarantee.Fact {
 	f := guarantee.Fact{About: guarantee.Durability, Setting: "redisbroker.Config.Replicas", Value: strconv.Itoa(b.cfg.Replicas)}
 	if b.cfg.Replicas > 0 {
-		f.Survives, f.Means = guarantee.NodeLoss, "as many replicas have what is confirmed; a failover that promotes another one loses it all the same"
+		f.Survives, f.Means = guarantee.NodeLoss, "the number of replicas that have what is confirmed; a failover that promotes another one loses it anyway"
 		return f
 	}
 	f.Survives, f.Means = guarantee.PowerLoss, "a failover loses what the replica had not received"

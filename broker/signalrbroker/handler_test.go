@@ -48,7 +48,7 @@ type world struct {
 	hub     *push.Hub
 	archive *archive
 	server  *httptest.Server
-	serving atomic.Int32 // requests under way
+	serving atomic.Int32 // requests in progress
 }
 
 func newWorld(t *testing.T, cfg push.Config) *world {
@@ -216,7 +216,7 @@ func TestInterop_Refused(t *testing.T) {
 	w := newWorld(t, push.Config{})
 	for token, status := range map[string]string{"eve": "403", "mallory": "401"} {
 		if c := w.browse(token).want("refused", ""); !strings.Contains(string(c.Args[0]), status) {
-			t.Errorf("%s was told %s, want status %s", token, c.Args, status)
+			t.Errorf("%s received %s, want status %s", token, c.Args, status)
 		}
 	}
 	if n := w.hub.Stats().Clients; n != 0 {

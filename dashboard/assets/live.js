@@ -51,7 +51,7 @@ if (live) {
   document.addEventListener('visibilitychange', () => { if (!document.hidden) refresh(); });
 }
 
-// What a change has led to is told once, not again after a reload.
+// What a change has led to is shown once, not again after a reload.
 if (new URLSearchParams(location.search).has('done')) {
   const url = new URL(location.href);
   for (const name of ['done', 'changed', 'left']) url.searchParams.delete(name);

@@ -119,7 +119,7 @@ func poison(ctx context.Context, _ settings, sh *shop, op *operator) error {
 	if err := op.run(ctx, "dead", "list"); err != nil {
 		return err
 	}
-	say("The error says it: a currency is missing. Billing is fixed, and the letter put back.")
+	say("The error says it: a currency is missing. Billing is fixed, and the dead letter requeued.")
 	sh.fixed.Store(true)
 	if err := op.requeueAll(ctx); err != nil {
 		return err

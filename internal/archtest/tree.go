@@ -1,6 +1,6 @@
 // Package archtest checks the rules that hold for the source of the whole module: which
-// package may import which, what has a doc comment, what code may not do, and that the
-// documentation links to, shows and names what there is.
+// package may import which, what has a doc comment, what code may not do, which words
+// texts use, and that the documentation links to, shows and names what there is.
 //
 // Each rule is a function from parsed files to findings, so that a test can show it a
 // source that breaks it. The files are read with go/parser and not by the go command,

@@ -110,7 +110,7 @@ func (p *person) sees(text string) {
 		if time.Now().After(deadline) {
 			p.Fatalf("the page does not show %q but\n%s", text, shown)
 		}
-		// The page may be on its way to the next one.
+		// The page may be loading the next one.
 		shown, _ = p.b.Text(p.Context(), "//body")
 	}
 }
@@ -144,7 +144,7 @@ func TestDashboard_BackToBed(t *testing.T) {
 	p.sees("Failed in relay after 1 attempt")
 	p.click("//button[contains(., 'Show payload')]")
 	p.sees("Ann Example")
-	p.stage.Mend()
+	p.stage.Repair()
 	p.goTo("dead/list?topic=order.created")
 	p.click("//a[contains(., 'Replay all that match')]")
 	p.sees("12\nletters")
@@ -156,7 +156,7 @@ func TestDashboard_BackToBed(t *testing.T) {
 	p.sees("12\nrequeued")
 	var stayed bool
 	if p.run("return window.stayed === true", &stayed); !stayed {
-		t.Error("the page was loaded anew")
+		t.Error("the page was reloaded")
 	}
 	eventually(t, "everything but the invoice is published", func() bool { return p.stage.Published() == 52 })
 	p.goTo("dead")
@@ -307,7 +307,7 @@ func TestDashboard_WithoutScript(t *testing.T) {
 	p.signIn(AdminSecret)
 	p.goTo("dead/list?topic=order.created")
 	p.click("(//tbody//td[@class='number']/a)[1]")
-	p.stage.Mend()
+	p.stage.Repair()
 	p.click("//summary[text()='Requeue']")
 	p.click("//details[@open]//button[contains(., 'Requeue')]")
 	p.sees("Requeued the dead letter.")

@@ -248,7 +248,7 @@ func (b *Browser) Picture(ctx context.Context, width, maxHeight int) ([]byte, er
 	if err := b.Run(ctx, "scrollTo(0, 0); return document.documentElement.scrollHeight", &height); err != nil {
 		return nil, err
 	}
-	// A new size makes the browser paint anew, which it may otherwise not do behind a form
+	// A new size makes the browser repaint, which it may otherwise not do behind a form
 	// that was sent.
 	height = min(height, maxHeight)
 	size := map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < phoneWidth}

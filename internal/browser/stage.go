@@ -150,8 +150,8 @@ func (s *Stage) Run(ctx context.Context) error {
 	return errors.Join(r.Run(ctx), <-replaying)
 }
 
-// Mend makes the broker accept everything.
-func (s *Stage) Mend() {
+// Repair makes the broker accept everything.
+func (s *Stage) Repair() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fixed = true
@@ -206,7 +206,7 @@ func (s *Stage) AwaitTrouble(ctx context.Context) error {
 	}
 }
 
-// GiveUp lets a consumer give up on three messages.
+// GiveUp lets a consumer dead-letter three messages.
 func (s *Stage) GiveUp(ctx context.Context) error {
 	for i := range 3 {
 		m := waybill.Message{

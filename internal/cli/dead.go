@@ -14,10 +14,10 @@ import (
 func (p *program) deadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
-		Short: "Look into dead letters, and put them back or settle them",
-		Long: `Look into dead letters: the messages that a relay could not publish, or a consumer could not
+		Short: "Inspect dead letters, and requeue or settle them",
+		Long: `Inspect dead letters: the messages that a relay could not publish, or a consumer could not
 handle. "groups" shows what fails alike, "list" and "show" the letters. When the cause is
-fixed, "requeue" puts some back, "replay" many at a bearable pace, "edit" a corrected copy.
+fixed, "requeue" retries some, "replay" many at a limited rate, "edit" a corrected copy.
 "resolve" and "discard" note that a letter is not to be requeued; "restore" takes that back, and
 "delete" removes a letter with its payload. "audit" shows who has changed what, and why.`,
 		RunE: needsSubcommand,

@@ -98,7 +98,7 @@ func (e *letterEdit) complete(cmd *cobra.Command, stdin io.Reader) error {
 		return err
 	}
 	if e.edit == (deadletter.Edit{}) && !e.changesHeaders {
-		return usagef("nothing is to be changed; to put the letter back as it is: waybill dead requeue")
+		return usagef("nothing is to be changed; to requeue the letter as it is: waybill dead requeue")
 	}
 	return nil
 }

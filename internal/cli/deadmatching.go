@@ -98,7 +98,7 @@ func (p *program) previewMatching(m *matching, c *letterChoice) {
 		p.hintf("and %s more", ops.Plural(more, "group"))
 	}
 	if c.verb.Audit == deadletter.ActRequeue && m.Letters > pageOfLetters {
-		p.hintf("To put many back at a bearable pace: %s", c.typed("waybill dead replay"))
+		p.hintf("To requeue many at a limited rate: %s", c.typed("waybill dead replay"))
 	}
 }
 

@@ -31,8 +31,8 @@ func (p *program) deadReplayCommand() *cobra.Command {
 	var why string
 	cmd := &cobra.Command{
 		Use:   "replay {FILTER | --all}",
-		Short: "Put many dead letters back at a bearable pace",
-		Long: `Put every open letter that a filter matches back: one per second at first, then 2, 5, 10 … every
+		Short: "Requeue many dead letters at a limited rate",
+		Long: `Requeue every open letter that a filter matches: one per second at first, then 2, 5, 10 … every
 ten seconds, up to --rate. It stops by itself when too much of what was requeued is dead again.
 What it would do is counted first, and you are asked; --yes answers that, --dry-run stops
 there.

@@ -109,7 +109,7 @@ func TestDashboard(t *testing.T) {
 }
 
 // TestAlertRules: the rules are of Prometheus' form, ask for metrics that there are, and are
-// those that docs/metrics.md names beside the metric.
+// those that docs/metrics.md names with the metric.
 func TestAlertRules(t *testing.T) {
 	t.Parallel()
 	var file struct {

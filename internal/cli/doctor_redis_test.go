@@ -83,7 +83,7 @@ func TestDoctor_Redis(t *testing.T) {
 		wants(t, findings, want.Severity, want.Subject, want.Found, want.Advice)
 		wants(t, findings, ops.OK, "store", "Redis at redis://…, for leases", "")
 		if strings.Contains(r.stdout, "s3cr3t") {
-			t.Errorf("%q: the password is told: %s", policy, r.stdout)
+			t.Errorf("%q: the password is disclosed: %s", policy, r.stdout)
 		}
 	}
 	r := runProgram(t.Context(), nil, "doctor", "--json", "--store", "redis://127.0.0.1:1")

@@ -31,7 +31,7 @@ func checkSagas(ctx context.Context, store saga.Inspector) []finding {
 		}
 	}
 	if len(counts) > 0 && len(findings) == 0 {
-		return []finding{passing("sagas", ops.Plural(open, "instance")+" on the way, none is stuck")}
+		return []finding{passing("sagas", ops.Plural(open, "instance")+" in progress, none is stuck")}
 	}
 	return findings
 }
@@ -42,7 +42,7 @@ func checkSaga(n saga.Count) (_ finding, bad bool) {
 	case n.Count == 0:
 	case n.Status == saga.Stuck:
 		return warning("sagas", fmt.Sprintf("%s of %s stuck, the first for %s", ops.Plural(n.Count, "instance"), clean(n.Saga), ops.Age(n.Idle)),
-			"mend the cause that waybill saga list --status stuck shows; then: waybill saga resume"), true
+			"fix the cause that waybill saga list --status stuck shows; then: waybill saga resume"), true
 	case !n.Status.Ended() && n.Idle > sagaIdleLimit:
 		return warning("sagas", fmt.Sprintf("%s of %s %s, one of them without a change for %s", ops.Plural(n.Count, "instance"), clean(n.Saga), n.Status, ops.Age(n.Idle)),
 			fmt.Sprintf("do they wait for a message that is lost? see: waybill saga list --saga %s --status %s", quoted(n.Saga), n.Status)), true

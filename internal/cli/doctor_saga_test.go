@@ -30,7 +30,7 @@ func TestCheckSagas(t *testing.T) {
 		{"all is well", counted{counts: []saga.Count{
 			{Saga: "order", Status: saga.Running, Count: 2, Idle: 7 * day}, {Saga: "order", Status: saga.Completed, Count: 9},
 			{Saga: "trip", Status: saga.Compensating, Count: 1},
-		}}, []finding{passing("sagas", "3 instances on the way, none is stuck")}},
+		}}, []finding{passing("sagas", "3 instances in progress, none is stuck")}},
 		{"stuck, and idle for long", counted{counts: []saga.Count{
 			{Saga: "order", Status: saga.Running, Count: 2, Idle: 8 * day}, {Saga: "order", Status: saga.Stuck, Count: 1, Idle: 90 * time.Minute},
 			{Saga: "order", Status: saga.Compensated, Count: 5, Idle: 90 * day},
@@ -38,7 +38,7 @@ func TestCheckSagas(t *testing.T) {
 			warning("sagas", "2 instances of order running, one of them without a change for 8d",
 				"do they wait for a message that is lost? see: waybill saga list --saga order --status running"),
 			warning("sagas", "1 instance of order stuck, the first for 1h30m",
-				"mend the cause that waybill saga list --status stuck shows; then: waybill saga resume"),
+				"fix the cause that waybill saga list --status stuck shows; then: waybill saga resume"),
 		}},
 		{"no right to look", counted{err: errors.New("permission denied")},
 			[]finding{failing("sagas", "permission denied", "give the role the rights of a reader: waybill roles")}},

@@ -33,8 +33,8 @@ type hopFact struct {
 func (p *program) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain TOPIC",
-		Short: "Show what is guaranteed on the way of a topic, and by which settings",
-		Long: `Show what is guaranteed on the way of a topic from the store over the relay and the broker to a
+		Short: "Show the guarantees of a topic's route, and the settings behind them",
+		Long: `Show what is guaranteed on the route of a topic from the store over the relay and the broker to a
 consumer: durability, order, duplicates, size and delay, with the settings that each hangs on and
 what would strengthen it. Settings are read from the live servers where they tell; which relays run,
 and which consumers have dead letters of the topic, from the store. Nothing is

@@ -59,7 +59,7 @@ func TestExplain(t *testing.T) {
 		}
 		for _, hop := range []string{"store", "relay", "broker", "consumer"} {
 			if !strings.Contains(e.hops(), hop) {
-				t.Errorf("nothing is told of the %s", hop)
+				t.Errorf("nothing is shown of the %s", hop)
 			}
 		}
 	}
@@ -81,8 +81,8 @@ func (e explained) hops() string {
 	return strings.Join(list, " ")
 }
 
-// TestExplain_Routes: what is told is of the broker that the topic goes to. One that has no stream yet is
-// told of as far as that goes.
+// TestExplain_Routes: the facts shown are those of the broker that the topic goes to. One that has no stream yet
+// is described as far as that goes.
 func TestExplain_Routes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -123,7 +123,7 @@ func TestWeakLinks(t *testing.T) {
 	}
 }
 
-// TestRunning: what runs is told from the store, and plainly if nothing does.
+// TestRunning: what runs is read from the store, and it is said plainly if nothing does.
 func TestRunning(t *testing.T) {
 	t.Parallel()
 	letter := deadletter.Group{Origin: deadletter.FromConsumer, Topic: "orders", Consumer: "billing"}

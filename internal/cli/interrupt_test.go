@@ -30,7 +30,7 @@ func TestReplay_Interrupted(t *testing.T) {
 		select {
 		case <-tick.C:
 		case code := <-done:
-			t.Fatalf("exit code %d before anything was put back: %s", code, out.String())
+			t.Fatalf("exit code %d before anything was requeued: %s", code, out.String())
 		}
 	}
 	cancel()

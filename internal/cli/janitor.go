@@ -22,7 +22,7 @@ retention, until SIGINT or SIGTERM, every cleanup.interval. Relays and consumers
 cleanup.enabled is false; of several that are at it one does the work.
 
 Never removed is what is still needed: messages that are not published, keys that somebody has
-leased, dead letters that are on their way again or that messages wait behind, the inbox records of
+leased, dead letters that are pending again or that messages wait behind, the inbox records of
 dead letters, and sagas that have not ended.`,
 		Args: cobra.NoArgs,
 		RunE: does(func(cmd *cobra.Command, _ []string) error {

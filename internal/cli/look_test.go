@@ -38,7 +38,7 @@ func look(t *testing.T, flags map[string]string) {
 		t.Errorf("janitor: exit code %d, %s%s", r.code, r.stdout, r.stderr)
 	}
 	do("doctor", "--probe")
-	do("explain", "orders") // of what is not there, on NATS nothing can be told
+	do("explain", "orders") // of what is not there, on NATS nothing is known
 
 	cfg, err := config.Load(flags, nil, "")
 	if err != nil {

@@ -18,8 +18,8 @@ func (p *program) migrateCommand() *cobra.Command {
 	var printOnly bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Create the tables, or bring them up to date",
-		Long: `Create the tables in the database that --store names, or bring them up to date, in one
+		Short: "Create the tables, or migrate them",
+		Long: `Create the tables in the database that --store names, or migrate them to this version, in one
 transaction. Several processes may do so at once. --source becomes the source of messages
 that other programs insert without naming one.
 

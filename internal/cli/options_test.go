@@ -20,7 +20,7 @@ var notOptions = map[string]string{
 	"Recorder":      "is opened by the command",
 }
 
-// TestRelayConfig_EveryField: what a relay may be told in code, its user may set as an option.
+// TestRelayConfig_EveryField: what code may configure of a relay, its user may set as an option.
 func TestRelayConfig_EveryField(t *testing.T) {
 	t.Parallel()
 	set := map[string]string{

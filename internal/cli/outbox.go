@@ -47,8 +47,8 @@ func (p *program) outboxListCommand() *cobra.Command {
 	var olderThan, status string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List messages that are on their way, the oldest first",
-		Long: `List messages that are on their way (Pending, Waiting, Scheduled), the oldest first, or those
+		Short: "List messages in flight, the oldest first",
+		Long: `List messages in flight (Pending, Waiting, Scheduled), the oldest first, or those
 with another --status. Published ones come with the latest first.`,
 	}
 	flags := cmd.Flags()

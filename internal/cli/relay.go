@@ -136,7 +136,7 @@ func (p *program) printOutcomes(count *outcomes) error {
 	if p.json {
 		return p.printJSON(map[string]int64{"published": published, "dead": dead})
 	}
-	_, err := fmt.Fprintf(p.stdout, "Published %s, gave up on %s.\n", ops.Plural(published, "message"), ops.Count(dead))
+	_, err := fmt.Fprintf(p.stdout, "Published %s, dead-lettered %s.\n", ops.Plural(published, "message"), ops.Count(dead))
 	return err
 }
 

@@ -79,7 +79,7 @@ func published(t *testing.T, cfg opener.StoreConfig) {
 	}
 }
 
-// relay publishes what is there, and ends well when it is told to.
+// relay publishes what is there, and shuts down gracefully when it is asked to.
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	cfg := opener.StoreConfig{URL: postgresURL(), Schema: "cli-relay-" + waybill.NewID()[24:]}

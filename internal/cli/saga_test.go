@@ -63,7 +63,7 @@ func (m *memory) sagas(t *testing.T) {
 	m.now = now
 }
 
-// A store without sagas is told in one line.
+// A store without sagas is reported in one line.
 func TestSaga_StoreWithout(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"list"}, {"show", "order", "17"}, {"resume", "order", "17"}, {"compensate", "order", "17"}} {

@@ -45,7 +45,7 @@ func TestContent_Structured(t *testing.T) {
 			Time: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), ExpiresAt: time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
 			ContentType: c.contentType, Payload: []byte(c.payload),
 		}
-		contentType, body := plain.Content(&m, true, func(name, _ string) { t.Errorf("attribute %s was written beside the body", name) })
+		contentType, body := plain.Content(&m, true, func(name, _ string) { t.Errorf("attribute %s was written in addition to the body", name) })
 		if contentType != "application/cloudevents+json" || !json.Valid(body) && len(c.payload) < maxDepth || !strings.Contains(string(body), c.member) {
 			t.Errorf("%q of %s: %s, %.200s, want it with %s", c.payload, c.contentType, contentType, body, c.member)
 		}

@@ -75,12 +75,12 @@ func TestParseStructured_Refuses(t *testing.T) {
 			t.Errorf("%s, %s: %v, want an error with %q that quotes no value", c.contentType, c.body, err, c.want)
 		}
 		if strings.Contains(c.body, `"id":"1"`) && m.ID != "1" {
-			t.Errorf("%s: id %q beside the error, want what could be read", c.body, m.ID)
+			t.Errorf("%s: id %q with the error, want what could be read", c.body, m.ID)
 		}
 	}
 	var m waybill.Message
 	if err := ParseStructured(&m, known, []byte("x")); err == nil || string(m.Payload) != "x" {
-		t.Errorf("payload %q, %v, want the body beside an error", m.Payload, err)
+		t.Errorf("payload %q, %v, want the body with an error", m.Payload, err)
 	}
 }
 

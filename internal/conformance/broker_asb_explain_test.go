@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/guarantee"
 )
 
-// asbFacts returns what is told of a topic, by setting, without what each means.
+// asbFacts returns the facts about a topic, by setting, without what each means.
 func asbFacts(t *testing.T, b *asbbroker.Broker, topic string) map[string]guarantee.Fact {
 	t.Helper()
 	list, err := b.Explain(t.Context(), topic)
@@ -118,7 +118,7 @@ func TestASBBroker_Lag(t *testing.T) {
 		d, _ := asbNext(t, got)
 		must(t, d.Retry(t.Context(), time.Hour))
 		if n := lag(); n != want {
-			t.Errorf("%d messages wait beside those that wait for a retry, want %d", n, want)
+			t.Errorf("%d messages wait in addition to those that wait for a retry, want %d", n, want)
 		}
 	}
 	a.fake.Close()

@@ -78,7 +78,7 @@ func asbSubscribed(t *testing.T, cfg asbbroker.Config) (*asb, *asbbroker.Broker,
 }
 
 // The message is stored and the connection cut before the confirm: the outcome is unknown, and
-// the relay must be told that the connection ended under it.
+// the relay must receive the error that the connection ended under it.
 func TestASBBroker_CutBeforeConfirm(t *testing.T) {
 	t.Parallel()
 	a, b, s := asbSubscribed(t, asbbroker.Config{})
@@ -136,7 +136,7 @@ func TestASBBroker_ConnectionLost(t *testing.T) {
 	}
 }
 
-// TestASBBroker_StoppedGivesBack: what is on its way to a subscription that stops does not wait for
+// TestASBBroker_StoppedGivesBack: what is in flight to a subscription that stops does not wait for
 // its lock to expire.
 func TestASBBroker_StoppedGivesBack(t *testing.T) {
 	t.Parallel()

@@ -192,7 +192,7 @@ func TestASBBroker_UnusableEntities(t *testing.T) {
 	}
 }
 
-// TestASBBroker_NothingDeclared: who declares nothing is told that something is missing.
+// TestASBBroker_NothingDeclared: a caller that declares nothing receives the error that something is missing.
 func TestASBBroker_NothingDeclared(t *testing.T) {
 	t.Parallel()
 	a := newFakeASB(t)
@@ -205,7 +205,7 @@ func TestASBBroker_NothingDeclared(t *testing.T) {
 	}
 }
 
-// TestASBBroker_SubscriptionRemoved: it is made anew, and the settlement of what it held does not
+// TestASBBroker_SubscriptionRemoved: it is recreated, and the settlement of what it held does not
 // blame the message.
 func TestASBBroker_SubscriptionRemoved(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,7 @@ func TestASBBroker_BatchRefused(t *testing.T) {
 	}
 }
 
-// TestASBBroker_TooLargeForTheService: what the service does not take is told of that message alone,
+// TestASBBroker_TooLargeForTheService: what the service refuses is reported of that message alone,
 // without a limit of our own.
 func TestASBBroker_TooLargeForTheService(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func newASB(t *testing.T) *asb {
 	return a
 }
 
-// newFakeASB returns a fake, for tests that need a server which does what it is told to.
+// newFakeASB returns a fake, for tests that need a server that does what it is configured to.
 func newFakeASB(t *testing.T) *asb {
 	t.Helper()
 	fake, err := sbfake.Start(sbfake.Config{})

@@ -241,7 +241,7 @@ func TestKafkaPublisher_NothingOvertakes(t *testing.T) {
 }
 
 // TestKafkaPublisher_UnknownTopic publishes to a topic that nobody has made: the message is
-// unroutable, what is beside it is not.
+// unroutable, what is sent with it is not.
 func TestKafkaPublisher_UnknownTopic(t *testing.T) {
 	t.Parallel()
 	cfg := kafkaConfig(kafkaURL(t))

@@ -341,13 +341,13 @@ func TestKafkaBroker_Explain(t *testing.T) {
 			told[f.Setting] = f
 		}
 		if f := told["min.insync.replicas"]; f.Value != minISR || f.Survives != survives || (f.Stronger == "") != (minISR == "2") {
-			t.Errorf("min.insync.replicas is told as %+v, want %s, surviving %v", f, minISR, survives)
+			t.Errorf("min.insync.replicas is shown as %+v, want %s, surviving %v", f, minISR, survives)
 		}
 		if f := told["replication.factor"]; f.Value != "3" || f.Survives != guarantee.NodeLoss {
-			t.Errorf("replication.factor is told as %+v, want 3", f)
+			t.Errorf("replication.factor is shown as %+v, want 3", f)
 		}
 		if f := told["acks"]; f.Value != "all" {
-			t.Errorf("acks is told as %+v, want all", f)
+			t.Errorf("acks is shown as %+v, want all", f)
 		}
 	}
 }

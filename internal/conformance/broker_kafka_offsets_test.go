@@ -46,7 +46,7 @@ func from(next int64) func(context.Context, contract.PartitionClaim) (inbox.Prog
 	}
 }
 
-// TestKafkaSubscribeAt_OneByOne: of a partition nothing is delivered beside a message that is not
+// TestKafkaSubscribeAt_OneByOne: of a partition nothing is delivered next to a message that is not
 // settled, and nothing before one that is to be retried.
 func TestKafkaSubscribeAt_OneByOne(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestKafkaSubscribeAt_OneByOne(t *testing.T) {
 		if try == 2 {
 			select {
 			case other := <-g.got:
-				t.Fatalf("message %s was delivered beside message 1", payload(other))
+				t.Fatalf("message %s was delivered next to message 1", payload(other))
 			case <-time.After(watched):
 			}
 			kafkaAck(t, d)
@@ -119,7 +119,7 @@ func TestKafkaSubscribeAt_Begins(t *testing.T) {
 	}
 }
 
-// TestKafkaSubscribeAt_TakeFails asks again after an outage, and ends at what waiting will not mend.
+// TestKafkaSubscribeAt_TakeFails asks again after an outage, and ends at what waiting will not fix.
 func TestKafkaSubscribeAt_TakeFails(t *testing.T) {
 	t.Parallel()
 	b := kafkaOpen(t, kafkaConfig(kafkaURL(t)))
@@ -158,7 +158,7 @@ func TestKafkaSubscribeAt_TakeFails(t *testing.T) {
 	}
 }
 
-// offsetConsumer is a consumer that keeps offsets beside, or instead of, its inbox.
+// offsetConsumer is a consumer that keeps offsets in addition to, or instead of, its inbox.
 type offsetConsumer struct {
 	t     *testing.T
 	store *memstore.Store
@@ -217,7 +217,7 @@ func (o offsetConsumer) waitNext(topic string, next int64, last inbox.Holder) in
 	}
 }
 
-// TestKafkaOffsets_GroupRemoved: a group that was removed, and whose generations begin anew, goes
+// TestKafkaOffsets_GroupRemoved: a group that was removed, and whose generations start over, goes
 // on where the database says.
 func TestKafkaOffsets_GroupRemoved(t *testing.T) {
 	t.Parallel()
@@ -380,7 +380,7 @@ func TestKafkaOffsets_CommittedBeyond(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := claim.HasMessages(ended, 6, 7); !errors.Is(err, context.Canceled) {
-		t.Errorf("HasMessages() of a caller that has given up: %v, want its reason", err)
+		t.Errorf("HasMessages() of a caller whose context has ended: %v, want its reason", err)
 	}
 	must(t, g.stop())
 }

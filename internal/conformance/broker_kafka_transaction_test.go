@@ -119,7 +119,7 @@ func TestKafkaTransaction_Zombie(t *testing.T) {
 	}
 }
 
-// TestKafkaTransaction_Fenced has a relay with nothing under way lose its lane: what it publishes
+// TestKafkaTransaction_Fenced has a relay with nothing in flight lose its lane: what it publishes
 // next is refused, although it does not know yet. Then it learns what was published meanwhile.
 func TestKafkaTransaction_Fenced(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ func TestNATSBroker_ExistingStream(t *testing.T) {
 		change func(*jetstream.StreamConfig)
 		want   string // in the error; "" if it serves
 	}{
-		{"subjects of its own beside ours", func(s *jetstream.StreamConfig) {
+		{"subjects of its own in addition to ours", func(s *jetstream.StreamConfig) {
 			s.Subjects = append(s.Subjects, s.Name)
 			s.MaxMsgs = 1000
 		}, ""},

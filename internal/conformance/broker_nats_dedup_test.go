@@ -84,7 +84,7 @@ func newNATSOutage(t *testing.T, url string, window time.Duration) *natsOutage {
 }
 
 // loseConfirm has the relay publish a message, which the stream stores, and cuts the connection
-// before the relay is told. It returns the id.
+// before the relay receives the confirm. It returns the id.
 func (o *natsOutage) loseConfirm() string {
 	o.Helper()
 	m := waybill.Message{ID: waybill.NewID(), Topic: "t"}

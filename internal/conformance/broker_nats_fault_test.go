@@ -316,7 +316,7 @@ func TestNATSBroker_ConsumerDeleted(t *testing.T) {
 }
 
 // natsDeleteConsumer removes a durable consumer. The server answers 500 if it could not remove
-// the folder to which it was just writing; the consumer is gone all the same.
+// the folder to which it was just writing; the consumer is gone anyway.
 func natsDeleteConsumer(t *testing.T, js jetstream.JetStream, stream, name string) {
 	t.Helper()
 	err := js.DeleteConsumer(t.Context(), stream, name)

@@ -51,7 +51,7 @@ func natsWatchPulls(t *testing.T, cfg natsbroker.Config, seen func(natsPulls)) {
 }
 
 // TestNATSBroker_AsksAhead handles half of what was asked for. The subscription must ask for as
-// many again while the rest is on its way, and never for more than its prefetch.
+// many again while the rest is in flight, and never for more than its prefetch.
 func TestNATSBroker_AsksAhead(t *testing.T) {
 	t.Parallel()
 	const prefetch, n = 10, 500
@@ -96,7 +96,7 @@ func TestNATSBroker_AsksAhead(t *testing.T) {
 }
 
 // TestNATSBroker_MaxWaiting has a consumer that lets one request wait. What is asked ahead is
-// refused, and all messages arrive all the same.
+// refused, and all messages arrive anyway.
 func TestNATSBroker_MaxWaiting(t *testing.T) {
 	t.Parallel()
 	const n = 100
@@ -119,7 +119,7 @@ func TestNATSBroker_MaxWaiting(t *testing.T) {
 	}
 }
 
-// natsLetOneWait makes the stream's only consumer anew, so that one request may wait.
+// natsLetOneWait recreates the stream's only consumer, so that one request may wait.
 func natsLetOneWait(t *testing.T, js jetstream.JetStream, stream string) {
 	t.Helper()
 	names := natsConsumers(t, js, stream)

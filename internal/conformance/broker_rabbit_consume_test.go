@@ -251,6 +251,6 @@ func TestRabbitConfig_SingleActiveConsumer(t *testing.T) {
 		}
 	}
 	if len(got[1]) != 0 {
-		t.Error("the second subscriber received beside the first")
+		t.Error("the second subscriber received while the first did")
 	}
 }

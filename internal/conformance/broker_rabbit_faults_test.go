@@ -200,7 +200,7 @@ func TestRabbitPublisher_ConfirmsStalled(t *testing.T) {
 }
 
 // A node that has not confirmed anything for long is left, before its heartbeats are missed, and before those who wait
-// for late confirms have given up.
+// for late confirms have stopped waiting.
 func TestRabbitPublisher_NothingConfirmed(t *testing.T) {
 	t.Parallel()
 	f := newRabbitFault(t, rabbitbroker.Config{Heartbeat: time.Hour, ConnectTimeout: 500 * time.Millisecond})

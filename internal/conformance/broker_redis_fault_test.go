@@ -318,7 +318,7 @@ func TestRedisBroker_ServerKilled(t *testing.T) {
 	redisSendUntil(t, b, redisMessages("t", 114, 114)...)
 	must(t, held.Extend(t.Context())) // it is still held
 	stop := redisKeep(t, held)
-	redisExpect(t, got, append(redisTexts(4, 103), "2", "114")...) // what was on its way to us then is claimed again
+	redisExpect(t, got, append(redisTexts(4, 103), "2", "114")...) // what was in flight to us then is claimed again
 	if text != "1" {
 		t.Errorf("first payload %q, want 1", text)
 	}

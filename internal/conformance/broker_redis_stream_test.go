@@ -33,7 +33,7 @@ func ownRedisStreams(t *testing.T) (*redis.Client, *redisbroker.Broker, redisbro
 	return client, openRedisBroker(t, cfg), cfg
 }
 
-// TestRedisBroker_TrimKeepsWhatIsNeeded has a group that is done with everything beside one that
+// TestRedisBroker_TrimKeepsWhatIsNeeded has a group that is done with everything next to one that
 // holds an entry, lets one wait, and has not received the rest.
 func TestRedisBroker_TrimKeepsWhatIsNeeded(t *testing.T) {
 	t.Parallel()
@@ -122,7 +122,7 @@ func TestRedisBroker_WaitsBeyondItsProcess(t *testing.T) {
 }
 
 // TestRedisBroker_RetriesTakeTurns has more due retries than the prefetch at any time; what is new
-// gets through all the same.
+// gets through anyway.
 func TestRedisBroker_RetriesTakeTurns(t *testing.T) {
 	t.Parallel()
 	_, b, _ := ownRedisStreams(t)
@@ -147,7 +147,7 @@ func TestRedisBroker_RetriesTakeTurns(t *testing.T) {
 	select {
 	case <-seen:
 	case <-time.After(patience):
-		t.Error("what is new does not get through beside retries that are due")
+		t.Error("what is new does not get through while retries are due")
 	}
 	cancel()
 	must(t, <-ended)

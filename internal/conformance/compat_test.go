@@ -13,7 +13,7 @@ import (
 )
 
 // TestCompatOnLeases: the key pairs of older inboxes on lease stores, near and far. Of callers
-// that mark at once one is told that it was the first.
+// that mark at once one receives the answer that it was the first.
 func TestCompatOnLeases(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]storetest.LeaseHarness{
@@ -52,7 +52,7 @@ func TestCompatOnLeases(t *testing.T) {
 			}
 			callers.Wait()
 			if first != 1 {
-				t.Errorf("%d callers were told that they were the first, want 1", first)
+				t.Errorf("%d callers were answered that they were the first, want 1", first)
 			}
 			processed(true)
 

@@ -82,8 +82,8 @@ func TestResponses(t *testing.T) {
 		find("}{", []byte{})
 		s.advance(t, time.Minute)
 		find("k", nil)
-		must(t, s.SaveResponse(ctx, "k", []byte("anew"), time.Hour))
-		find("k", []byte("anew"))
+		must(t, s.SaveResponse(ctx, "k", []byte("again"), time.Hour))
+		find("k", []byte("again"))
 	})
 }
 
@@ -250,7 +250,7 @@ func TestIdempotency_ManyAtOnce(t *testing.T) {
 				}
 			})
 		}
-		waitFor(t, "all but one are told that it is under way", func() bool { return busy.Load() == clients-1 })
+		waitFor(t, "all but one are answered that it is in progress", func() bool { return busy.Load() == clients-1 })
 		if status, _, _ := p.post("k", "20 EUR"); status != http.StatusUnprocessableEntity {
 			t.Errorf("another payload, meanwhile = %d, want 422", status)
 		}

@@ -203,7 +203,7 @@ func (s *inboxSQL) atOnce() {
 		}
 		if s.waits == nil {
 			if got, err := s.ask(beginSQL(s.T, s.db), args...); err == nil {
-				s.Errorf("%s: the second one is told %q while the first is open", tc.id, got)
+				s.Errorf("%s: the second one receives %q while the first is open", tc.id, got)
 			}
 			must(s.T, tc.end(first))
 			s.says(tc.want, args...)

@@ -37,7 +37,7 @@ func openHTTP(t *testing.T, below lease.BatchStore, cfg inboxhttp.Config) *httpL
 }
 
 // overHTTP turns the harness of a store into that of a client of a server of it, which keeps
-// no state: opened anew it is another server of the same store.
+// no state: reopened it is another server of the same store.
 func overHTTP(h storetest.LeaseHarness, cfg inboxhttp.Config) storetest.LeaseHarness {
 	purges := !h.Features.Expires
 	return storetest.LeaseHarness{

@@ -126,7 +126,7 @@ func TestInboxService_Mark(t *testing.T) {
 		}
 		busy := s.ask(lease.Busy, "try-begin", of("k"))
 		if busy.LeaseID != "" || !busy.ExpiresAt.Equal(held.ExpiresAt) {
-			s.Errorf("busy is %+v beside %+v", busy, held)
+			s.Errorf("busy is %+v, with %+v held", busy, held)
 		}
 		s.ask(lease.Processed, "mark-processed", under("k", held))
 		s.ask(lease.Processed, "mark-processed", under("k", held))

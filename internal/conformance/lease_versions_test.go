@@ -19,7 +19,7 @@ type olderVersion struct {
 	mark    func(t *testing.T, key, id string)
 }
 
-// testLeaseVersions runs a store beside its older version, as while a service is updated.
+// testLeaseVersions runs a store together with its older version, as while a service is updated.
 func testLeaseVersions(t *testing.T, s lease.Store, old olderVersion) {
 	t.Helper()
 	ctx := context.Background()

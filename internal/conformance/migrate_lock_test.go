@@ -16,7 +16,7 @@ import (
 )
 
 // migratesBehind migrates while a stranger holds the lock of migrations, and again while the stranger
-// lets go of it.
+// releases it.
 func migratesBehind(t *testing.T, migrate func(wait time.Duration) error, names []string, waits func() bool, letGo func()) {
 	t.Helper()
 	err := migrate(time.Second)

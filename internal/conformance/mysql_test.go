@@ -146,7 +146,7 @@ func TestMySQLStore_LaneIsFrozen(t *testing.T) {
 }
 
 // TestMySQLStore_Standstill cuts a relay off while it renews its lease, in possession of the
-// lock that every renewal needs: others renew theirs all the same.
+// lock that every renewal needs: others renew theirs anyway.
 func TestMySQLStore_Standstill(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -235,12 +235,12 @@ func TestMySQLStore_OpenWriter(t *testing.T) {
 		list = append(list, contract.Settlement{Claim: &claims[i], Outcome: contract.Published})
 	}
 	if _, err = s.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Archive: true, Settlements: list}); err != nil || len(list) != 10 {
-		t.Errorf("SettleMessages of %d = %v, want 10 to go beside an open writer", len(list), err)
+		t.Errorf("SettleMessages of %d = %v, want 10 to go despite an open writer", len(list), err)
 	}
 	must(t, late.Rollback())
 }
 
-// TestMySQLStore_PurgeSkips purges beside somebody who has locked a key: that one stays, and is
+// TestMySQLStore_PurgeSkips purges while somebody has locked a key: that one stays, and is
 // not waited for.
 func TestMySQLStore_PurgeSkips(t *testing.T) {
 	t.Parallel()

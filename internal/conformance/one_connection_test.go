@@ -71,7 +71,7 @@ func TestOneConnection(t *testing.T) {
 	})
 }
 
-// onlyOne returns a pool of one connection beside that of p.
+// onlyOne returns a pool of one connection in addition to that of p.
 func onlyOne(t *testing.T, p *postgres) *pgxpool.Pool {
 	t.Helper()
 	cfg := p.pool.Config()

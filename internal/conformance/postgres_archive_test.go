@@ -44,7 +44,7 @@ func (a *archive) number(query string, args ...any) (n int) {
 
 func (a *archive) table(name string) string { return tableOf(a.cfg, name) }
 
-// days returns how many partitions there are beside the default one.
+// days returns how many partitions there are in addition to the default one.
 func (a *archive) days() int {
 	a.Helper()
 	return a.number("SELECT count(*) FROM pg_inherits WHERE inhparent = $1::text::regclass", a.table("outbox_archive")) - 1
@@ -159,7 +159,7 @@ func TestArchive_TwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestArchive_BoundedBatches: no statement removes more rows than it was told.
+// TestArchive_BoundedBatches: no statement removes more rows than its limit.
 func TestArchive_BoundedBatches(t *testing.T) {
 	a := newArchive(t)
 	a.published(25, 30*24*time.Hour)
@@ -182,7 +182,7 @@ func TestArchive_BoundedBatches(t *testing.T) {
 
 // TestArchive_ReaderHoldsALock: somebody reads the archive in a transaction that stays open.
 // The drop gives up soon, so a settlement that came after it is not held up, and the rest of
-// the work is done all the same.
+// the work is done anyway.
 func TestArchive_ReaderHoldsALock(t *testing.T) {
 	a := newArchive(t)
 	a.exec("INSERT INTO " + a.table("outbox_ids") + " (id, enqueued_at) VALUES ('old', clock_timestamp() - interval '30 days')")
@@ -252,7 +252,7 @@ func (a *archive) maintainMeanwhile(req contract.MaintainRequest) (stop func()) 
 		for ctx.Err() == nil {
 			_, err := a.store.MaintainArchive(ctx, req)
 			if ctx.Err() == nil && waybill.KindOf(err) != waybill.Conflict {
-				a.Errorf("MaintainArchive beside a reader: %v, want a conflict", err)
+				a.Errorf("MaintainArchive with a reader: %v, want a conflict", err)
 			}
 		}
 	}()

@@ -100,7 +100,7 @@ func claimGoesOn(t *testing.T, w *keyWorld, statistics bool) {
 	must(t, err)
 	s, err := pgstore.New(pool, w.cfg)
 	must(t, err)
-	var held []int64 // what a relay has under way, which the second claim would read again
+	var held []int64 // what a relay has in flight, which the second claim would read again
 	for claimed := 0; claimed < backlog; claimed += limit {
 		claims, err := s.ClaimMessages(w.ctx, contract.ClaimRequest{Lanes: lanes, Limit: limit, Held: held})
 		must(t, err)

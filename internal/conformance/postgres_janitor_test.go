@@ -168,11 +168,11 @@ func TestPostgresJanitor_OneAtATime(t *testing.T) {
 	c := newCleaning(t)
 	end := c.begin(janitor.Inbox, "WITH plain AS")
 	if n, err := c.purge(c.store, janitor.Inbox); n != 0 || !errors.Is(err, janitor.ErrBusy) {
-		t.Errorf("PurgeExpired() = %d, %v beside another one, want ErrBusy", n, err)
+		t.Errorf("PurgeExpired() = %d, %v while another one runs, want ErrBusy", n, err)
 	}
 	done, err := janitor.Purge(c.ctx, c.store, janitor.Rows{Kind: janitor.Inbox, OlderThan: month}, 100)
 	if want := (janitor.Purged{Candidates: 3, Busy: true}); done != want || err != nil {
-		t.Errorf("Purge() = %+v, %v beside another one, want %+v", done, err, want)
+		t.Errorf("Purge() = %+v, %v while another one runs, want %+v", done, err, want)
 	}
 	c.wantPurged(janitor.Letters, 3)
 	if n := end(); n != 3 {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestPostgresStore_AwaitsStandby: what lets somebody skip a message, or answer a request again, waits until a synchronous standby
-// has it, as who wrote it may have given up that wait. With no such standby it does not wait.
+// has it, as who wrote it may have abandoned that wait. With no such standby it does not wait.
 func TestPostgresStore_AwaitsStandby(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), ownserver.Postgres(t))

@@ -39,7 +39,7 @@ func (n planNode) most() float64 {
 	return most
 }
 
-// plans are those that a pool's sessions were told of.
+// plans are those that a pool's sessions reported.
 type plans struct {
 	t    *testing.T
 	mu   sync.Mutex

@@ -75,6 +75,6 @@ func replayRolledBack[Tx any](t *testing.T, s storetest.Store[Tx], refuse func(t
 	}
 	r, err := s.AdvanceReplay(ctx, number, 10)
 	if err != nil || r.Requeued != 5 || r.Skipped != 0 || r.State != deadletter.Done {
-		t.Errorf("AdvanceReplay() = %+v, %v, want all five put back", r, err)
+		t.Errorf("AdvanceReplay() = %+v, %v, want all five requeued", r, err)
 	}
 }

@@ -54,7 +54,7 @@ func asbReplies(t *testing.T, b *asbbroker.Broker) (address string, got <-chan c
 	return address, asbReceiveFrom(t, replies, 1)
 }
 
-// TestASBBroker_RepliesRemade: the queue is made anew if it is removed under its client.
+// TestASBBroker_RepliesRemade: the queue is recreated if it is removed under its client.
 func TestASBBroker_RepliesRemade(t *testing.T) {
 	t.Parallel()
 	a := newASB(t)
@@ -140,7 +140,7 @@ func (refusal) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // TestASBBroker_RepliesWithoutRights: a key that may not manage is an error that waiting does not
-// mend.
+// fix.
 func TestASBBroker_RepliesWithoutRights(t *testing.T) {
 	t.Parallel()
 	a := newFakeASB(t)

@@ -144,7 +144,7 @@ func TestKafkaBroker_RepliesTopic(t *testing.T) {
 	}
 }
 
-// TestKafkaBroker_RepliesTopicRemoved: a client whose topic is removed under it makes it anew, and
+// TestKafkaBroker_RepliesTopicRemoved: a client whose topic is removed under it recreates it, and
 // gets what is sent then.
 func TestKafkaBroker_RepliesTopicRemoved(t *testing.T) {
 	t.Parallel()
@@ -158,12 +158,12 @@ func TestKafkaBroker_RepliesTopicRemoved(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for anew := false; !anew; {
+	for recreated := false; !recreated; {
 		details, err := admin.ListTopics(kadm.WithAuthorizedOps(ctx), name)
 		if err != nil {
-			t.Fatalf("the topic is not made anew: %v", err)
+			t.Fatalf("the topic is not recreated: %v", err)
 		}
-		anew = details[name].Err == nil && len(details[name].Partitions) > 0
+		recreated = details[name].Err == nil && len(details[name].Partitions) > 0
 	}
 	for err := k.send(t, k.address, "after"); err != nil; err = k.send(t, k.address, "after") {
 		if !waybill.IsUnavailable(err) || ctx.Err() != nil {

@@ -231,7 +231,7 @@ func TestMySQL_ClaimReadsItsShare(t *testing.T) {
 				t.Fatalf("%s: %d claimed from position %d on, want %d behind %d", test.name, len(claims), claims[0].Position, limit, last)
 			}
 			if read > test.most {
-				t.Errorf("%s: a claim of %d beside %d that are held has read %d rows, want at most %d", test.name, limit, len(held), read, test.most)
+				t.Errorf("%s: a claim of %d in addition to %d that are held has read %d rows, want at most %d", test.name, limit, len(held), read, test.most)
 			}
 			for _, c := range claims {
 				held, last = append(held, c.Position), c.Position

@@ -56,7 +56,7 @@ func sqlHarness(features storetest.Features, key string) storetest.Harness[*sql.
 }
 
 // checkForeign claims the two messages that a foreign program has enqueued: a text, whose source
-// is the one that Migrate was told, and bytes with a source of their own.
+// is the one that Migrate received, and bytes with a source of their own.
 func checkForeign(t *testing.T, s contract.Source, source string) {
 	t.Helper()
 	ctx := context.Background()
@@ -69,7 +69,7 @@ func checkForeign(t *testing.T, s contract.Source, source string) {
 	}
 	text, bytes := claims[0], claims[1]
 	if text.Malformed != nil || string(text.Message.Payload) != `{"s":"\u0000 \n"}` || text.Message.Source != source {
-		t.Errorf("message = %+v (%v), want the text byte for byte and the source that Migrate was told", text.Message, text.Malformed)
+		t.Errorf("message = %+v (%v), want the text byte for byte and the source that Migrate received", text.Message, text.Malformed)
 	}
 	if age := time.Since(text.Message.Time); age.Abs() > time.Minute {
 		t.Errorf("Time = %v, want about now", text.Message.Time)

@@ -70,7 +70,7 @@ func TestMemStore(t *testing.T) {
 	})
 }
 
-// TestMemStore_EndedContext: who has given up begins nothing, although the store is free.
+// TestMemStore_EndedContext: a caller whose context has ended begins nothing, although the store is free.
 func TestMemStore_EndedContext(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()

@@ -193,7 +193,7 @@ func (m *mysqlServer) migrated(t *testing.T) *mysqlStore {
 	return s
 }
 
-// wipe empties the tables, and puts clock and lanes back. The tables that business transactions
+// wipe empties the tables, and resets clock and lanes. The tables that business transactions
 // insert into, and those whose counters are near their end, are made again: InnoDB keeps deleted rows for a while, and an insert of the same id
 // under repeatable read locks what comes behind such a row, against everybody else's inserts.
 func (s *mysqlStore) wipe() error {

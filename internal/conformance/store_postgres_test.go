@@ -325,7 +325,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestPostgresStore_NilPoolTx: a variable of the pool's own type that holds no transaction is told
+// TestPostgresStore_NilPoolTx: a variable of the pool's own type that holds no transaction is reported
 // like none at all. No statement runs, so that there need be no server.
 func TestPostgresStore_NilPoolTx(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,7 @@ type redisLeases struct {
 	moved time.Duration
 }
 
-// ageScript makes a key older by so many microseconds.
+// ageScript makes a key older by a number of microseconds.
 var ageScript = redis.NewScript(`
 for _, field in ipairs({'first', 'last', 'ends'}) do
   local hash = redis.call('TYPE', KEYS[1]).ok == 'hash'

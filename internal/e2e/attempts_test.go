@@ -91,7 +91,7 @@ func TestAttemptsRefused(t *testing.T) {
 }
 
 // TestAttempt60 (AS-28) finds a message that has failed 59 times: its 60th delay is the cap, as
-// written down, and not what doubling that often would give.
+// recorded, and not what doubling that often would give.
 //
 //test:sessions
 //test:pooled

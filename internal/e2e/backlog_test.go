@@ -97,7 +97,7 @@ func (w *world) elsewhere(t *testing.T) *pgstore.Store[pgx.Tx] {
 	return store
 }
 
-// TestWakeUp (AS-19) commits with one store and publishes with another: the relay is told by the
+// TestWakeUp (AS-19) commits with one store and publishes with another: the relay is notified by the
 // database of each message.
 func TestWakeUp(t *testing.T) {
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestWakeUp(t *testing.T) {
 }
 
 // TestLostNotification (AS-19) cuts the relay's connections, the listening one too, commits a
-// message of which it can't be told, and lets it connect again: the poll finds it.
+// message of which it can't be notified, and lets it connect again: the poll finds it.
 func TestLostNotification(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)

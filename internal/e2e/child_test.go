@@ -34,7 +34,7 @@ const childEnv = "WAYBILL_E2E_CHILD"
 // be killed.
 const (
 	atCommitted    = "committed"     // writer: the business transaction has committed
-	atSettle       = "before settle" // relay: the broker has confirmed, nothing is written down
+	atSettle       = "before settle" // relay: the broker has confirmed, nothing is recorded
 	atBeforeCommit = "before commit" // consumer: the handler has written its effect
 	atBeforeAck    = "before ack"    // consumer: the transaction has committed
 )

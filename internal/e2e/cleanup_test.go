@@ -94,14 +94,14 @@ func TestCleanup(t *testing.T) {
 	}
 	letters, err := w.store.DeadLetters(t.Context(), deadletter.Filter{})
 	if err != nil || len(letters) != 7 {
-		t.Errorf("%d dead letters are left (%v), want 5 fresh ones, the one that parks its key, and the one on its way", len(letters), err)
+		t.Errorf("%d dead letters are left (%v), want 5 fresh ones, the one that parks its key, and the pending one", len(letters), err)
 	}
 	if got := w.state(t, "behind").Status; got != outbox.Waiting {
 		t.Errorf("the message behind the letter is %s, want Waiting", got)
 	}
 }
 
-// parkOne lets a relay give up on a message whose key is parked then, with another behind.
+// parkOne lets a relay dead-letter a message whose key is parked then, with another behind.
 func (w *world) parkOne(t *testing.T) {
 	t.Helper()
 	pub := &recorder{fail: func(m contract.Outgoing) error {
@@ -163,7 +163,7 @@ func (w *world) cleanAtOnce(t *testing.T, janitors int) map[janitor.Kind]int64 {
 }
 
 // TestRetentionHorizon (AS-67) starts what keeps the inbox for long enough, and refuses what does
-// not, unless it is told to take it.
+// not, unless it is configured to allow it.
 //
 //test:sessions
 func TestRetentionHorizon(t *testing.T) {

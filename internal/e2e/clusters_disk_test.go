@@ -13,7 +13,7 @@ import (
 )
 
 // TestCluster_PostgresDiskFull takes the room on the database's disk away: PostgreSQL refuses what needs more of it, or ends.
-// Everything waits, and goes on when there is room; nothing is lost, and no message is given up.
+// Everything waits, and goes on when there is room; nothing is lost, and no message is dead-lettered.
 //
 //test:cluster
 func TestCluster_PostgresDiskFull(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // TestCluster_PostgresPartition cuts the primary off from its standby, while clients reach both: connections between the two are
 // ended and refused, or stay open and silent. Commits wait. Then the two meet again; or the standby is promoted while the
 // old primary still runs and has its clients. What these commit waits there, and never counts: the old one becomes
-// the standby, and nothing is lost that anybody was told of.
+// the standby, and nothing is lost whose commit anybody had confirmed.
 //
 //test:cluster
 func TestCluster_PostgresPartition(t *testing.T) {

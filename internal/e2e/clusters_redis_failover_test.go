@@ -139,7 +139,7 @@ func TestCluster_RedisGroups(t *testing.T) {
 	stopNext()
 }
 
-// TestCluster_RedisOldMaster wakes a master at the moment when another one takes its place. It takes writes until it is told,
+// TestCluster_RedisOldMaster wakes a master at the moment when another one takes its place. It takes writes until it is notified,
 // and loses them. With Replicas for all replicas none of them counts as published; with one of two, some do: the other one
 // still copies the old master.
 //
@@ -165,7 +165,7 @@ func TestCluster_RedisOldMaster(t *testing.T) {
 	for replicas, b := range publishers {
 		working.Go(func() { taken[replicas] = publishUntil(t, b, demoted) })
 	}
-	eventually(t, "the old master is told", func() bool {
+	eventually(t, "the old master is notified", func() bool {
 		now, err := r.role(old)
 		return err == nil && now.master != ""
 	})

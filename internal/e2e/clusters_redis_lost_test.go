@@ -53,7 +53,7 @@ func (r *redisServers) tellOfLosses(t *testing.T) {
 	w.checkNothingElse(t)
 }
 
-// loseMaster lets a master take messages that neither a replica nor a consumer gets, until there are so many more by the
+// loseMaster lets a master take messages that neither a replica nor a consumer gets, until there are that many more by the
 // count, and takes it away.
 func (r *redisServers) loseMaster(w *world, rng *rand.Rand, count string) string {
 	r.t.Helper()

@@ -66,7 +66,7 @@ func (r *redisServers) join() {
 }
 
 // TestCluster_RedisPartitionLosses publishes to a master that is cut off, alone or together with a replica, and that loses it all in the end.
-// Nothing of that counts as published if Replicas is the number of all replicas. With fewer it does, if so many are on its side.
+// Nothing of that counts as published if Replicas is the number of all replicas. With fewer it does, if that number is on its side.
 //
 //test:cluster
 func TestCluster_RedisPartitionLosses(t *testing.T) {

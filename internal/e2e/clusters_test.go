@@ -58,7 +58,7 @@ func (c cluster) run(t *testing.T, w *world, b brokerSettings) *soak {
 // progress is how many orders of a topic show that the system is at work: more than processes hold while a server is away.
 const progress = 100
 
-// goesOn waits until, from now on, so many orders of each of so many topics are taken, published, and have effects. Those need
+// goesOn waits until, from now on, a number of orders of each of a number of topics are taken, published, and have effects. Those need
 // not be the same ones: what has piled up comes first.
 func (w *world) goesOn(t *testing.T, topics int) {
 	t.Helper()

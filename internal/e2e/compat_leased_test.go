@@ -42,7 +42,7 @@ func (s *ownStore) keys() map[string]bool {
 }
 
 // TestLeasedOnAStoreOfOnesOwn: a consumer runs on a store that knows no leases. What was
-// processed is skipped, what fails is tried as often as was asked, then given up, and the
+// processed is skipped, what fails is tried as often as was asked, then dead-lettered, and the
 // keys are those of the older contract.
 func TestLeasedOnAStoreOfOnesOwn(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ func TestCompatTwoMarks(t *testing.T) {
 			errs[0], errs[1] = errs[1], errs[0]
 		}
 		if errs[0] != nil || !errors.Is(errs[1], compat.ErrAlreadyProcessed) && !waybill.IsConflict(errs[1]) {
-			t.Errorf("the two callers got %v and %v, want one commit and one that is told", errs[0], errs[1])
+			t.Errorf("the two callers got %v and %v, want one commit and one refusal", errs[0], errs[1])
 		}
 		if n := w.number(t, "SELECT count(*) FROM "+w.table("effects")+" WHERE message_id = 'm-1'"); n != 1 {
 			t.Errorf("committed effects = %d, want 1", n)

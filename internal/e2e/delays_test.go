@@ -106,13 +106,13 @@ func (w *world) behindProxy(t *testing.T) (*world, *faultproxy.Proxy) {
 	return &world{dsn: strings.Replace(w.dsn, address, proxy.Addr(), 1), schema: w.schema}, proxy
 }
 
-// failedAttempt is what a store has written down about the latest one.
+// failedAttempt is what a store has recorded about the latest one.
 type failedAttempt struct {
 	count int
 	due   time.Time
 }
 
-// waitAttempt waits until at least so many failed attempts are written down.
+// waitAttempt waits until at least count failed attempts are recorded.
 func (w *world) waitAttempt(t *testing.T, side failingSide, count int) (a failedAttempt) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d failed attempts are in %s", count, side.table), func() bool {
@@ -140,7 +140,7 @@ func (w *world) isPast(t *testing.T, at time.Time) bool {
 
 // TestDelaysOutliveCutsAndKills (AS-22) lets a message fail until it is dead. Before the third
 // attempt the store is away until that is overdue, after it the process is killed. What is
-// written down shows that no delay was shortened, reset or skipped: an attempt is not made
+// recorded shows that no delay was shortened, reset or skipped: an attempt is not made
 // before it is due, and its own delay begins then. A second of the scenario takes 200 ms (1:5).
 func TestDelaysOutliveCutsAndKills(t *testing.T) {
 	const second = 200 * time.Millisecond

@@ -143,7 +143,7 @@ func wantFound(t *testing.T, f *discovery.Finder, reason discovery.Reason, name 
 	return d
 }
 
-// findAmong asks until so many services were to choose from and so many were refused: the
+// findAmong asks until a number of services could be chosen and a number were refused: the
 // first pings may come before all of them listen.
 func findAmong(t *testing.T, f *discovery.Finder, accepted, refused int) (d discovery.Decision) {
 	t.Helper()
@@ -161,7 +161,7 @@ func findAmong(t *testing.T, f *discovery.Finder, accepted, refused int) (d disc
 	return d
 }
 
-// overhear returns what others publish on the way from and to discovery: the last word of the
+// overhear returns what others publish from and to discovery: the last segment of the
 // place, and the body. It hears when it returns.
 func (m *meeting) overhear(t *testing.T) <-chan [2]string {
 	t.Helper()
@@ -314,7 +314,7 @@ func TestDiscoveryReasons(t *testing.T) {
 	})
 }
 
-// TestDiscoveryBrokerAway (AS-53): each of the six reasons is told; a fixed address asks no broker.
+// TestDiscoveryBrokerAway (AS-53): each of the six reasons is reported; a fixed address asks no broker.
 func TestDiscoveryBrokerAway(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		m.broker.Close()

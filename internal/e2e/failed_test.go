@@ -11,7 +11,7 @@ import (
 )
 
 // TestFailedIsVisible (AS-27) gives messages up while dead letters are disabled, with a kill in
-// the middle: each ends as Failed, with all its attempts, is counted, and can be put back.
+// the middle: each ends as Failed, with all its attempts, is counted, and can be requeued.
 //
 //test:sessions
 //test:pooled
@@ -42,7 +42,7 @@ func TestFailedIsVisible(t *testing.T) {
 	})
 }
 
-// wantFailed checks that the outbox counts so many messages as Failed, and no others.
+// wantFailed checks that the outbox counts n messages as Failed, and no others.
 func (w *world) wantFailed(t *testing.T, n int) {
 	t.Helper()
 	stats, err := w.store.OutboxStats(t.Context())

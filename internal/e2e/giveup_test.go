@@ -43,7 +43,7 @@ func TestGiveUp(t *testing.T) {
 				return err
 			}
 			if given.Reason == waybill.ReasonRejected {
-				return errors.New("the first last word is lost")
+				return errors.New("the first final attempt is lost")
 			}
 			return nil
 		}

@@ -110,7 +110,7 @@ func TestInboxServiceTokens(t *testing.T) {
 	}
 }
 
-// TestInboxServiceDrains: a request that is under way when the service is told to stop is
+// TestInboxServiceDrains: a request that is in progress when the service is asked to stop is
 // answered; new ones are not taken.
 func TestInboxServiceDrains(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/inboxhttp"
 )
 
-// The soak of the inbox service: so many clients at full load, over keys that they give back.
+// The soak of the inbox service: a number of clients at full load, over keys that they give back.
 const (
 	soakClients = 16
 	soakKeys    = 50 // of each client

@@ -136,7 +136,7 @@ func behind(proxy *faultproxy.Proxy, cfg kafkabroker.Config) kafkabroker.Config 
 func TestKafkaOffsets(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]consumer.OffsetMode{
-		"beside the inbox": consumer.OffsetsBesideInbox, "behind an exactly-once relay": consumer.OffsetsBehindExactlyOnce,
+		"in addition to the inbox": consumer.OffsetsBesideInbox, "behind an exactly-once relay": consumer.OffsetsBehindExactlyOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

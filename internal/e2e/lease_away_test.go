@@ -63,7 +63,7 @@ func TestLeaseStoreAway(t *testing.T) {
 					}
 					eventually(t, "what had no lease is counted", func() bool { return ops.count(observe.OpUnleased) == 3 })
 				} else {
-					eventually(t, "each has been put back more than once", func() bool { return ops.count(observe.OpPause) > 6 })
+					eventually(t, "each has been deferred more than once", func() bool { return ops.count(observe.OpPause) > 6 })
 					for _, m := range during {
 						w.waitEffects(t, name, m.ID, 0)
 					}

@@ -201,7 +201,7 @@ func TestLeasedLetterWithoutMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := run(t, t.Context(), func(ctx context.Context) error {
-		_ = c.Run(ctx) // on a busy machine it ends before the mark is given up, and says so
+		_ = c.Run(ctx) // on a busy machine it ends before the mark is abandoned, and says so
 		return nil
 	})
 	m := waybill.Message{ID: "m", Topic: "orders", Source: "shop", Type: "orders"}

@@ -267,7 +267,7 @@ func TestLeasedRetryIsNotEarly(t *testing.T) {
 			t.Errorf("the next attempt was begun after %v, want it after %v", waited, delay)
 		}
 		if ops.count(observe.OpBusy) == 0 {
-			t.Error("the message was never put back, want it to come early")
+			t.Error("the message was never deferred, want it to come early")
 		}
 	})
 }

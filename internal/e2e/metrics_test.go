@@ -87,7 +87,7 @@ type trial struct {
 	writer   *outbox.Writer[*memstore.Tx]
 }
 
-// moodyStore fails once where it is told to, and has a clock that can be moved.
+// moodyStore fails once where it is configured to, and has a clock that can be moved.
 type moodyStore struct {
 	*memstore.Store
 	ahead                atomic.Int64
@@ -357,7 +357,7 @@ func (tr *trial) flow(r *relay.Relay) (stop func()) {
 	}, consumer.Config{DisableDeadLetters: true})
 	stops := []func(){tr.start(billing.Run), tr.start(strict.Run)}
 	tr.enqueue(waybill.Message{ID: "plain", Topic: "orders"})
-	tr.enqueue(waybill.Message{ID: "plain", Topic: "orders"}) // on its way already
+	tr.enqueue(waybill.Message{ID: "plain", Topic: "orders"}) // pending already
 	tr.enqueue(waybill.Message{ID: "some day", Topic: "orders", DeliverAt: time.Now().AddDate(1, 0, 0)})
 	if _, err := tr.writer.InTx(tr.ctx, func(_ context.Context, _ *memstore.Tx, rec *outbox.Recorder) error {
 		rec.Record(waybill.Message{})

@@ -40,7 +40,7 @@ import (
 //	consumer.Prefetch              brokertest
 //	pgstore.Schema, TablePrefix    TestUpgrade
 
-// peak counts how many are under way at a time.
+// peak counts how many are in flight at a time.
 type peak struct{ now, most atomic.Int64 }
 
 func (p *peak) enter() {
@@ -66,11 +66,11 @@ func optionParallelism(t *testing.T) {
 		}}
 		w.enqueue(t, numbered("m", "orders", 500)...)
 		w.startRelay(t, pub, relay.Config{Parallelism: parallelism, BatchSize: 10})
-		eventually(t, "as many batches as may be are under way", func() bool { return batches.now.Load() == int64(parallelism) })
+		eventually(t, "as many batches as may be are in flight", func() bool { return batches.now.Load() == int64(parallelism) })
 		close(gate)
 		eventually(t, "all are published", func() bool { return len(pub.ids()) == 500 })
 		if most := batches.most.Load(); most != int64(parallelism) {
-			t.Errorf("Parallelism %d: %d batches were under way", parallelism, most)
+			t.Errorf("Parallelism %d: %d batches were in flight", parallelism, most)
 		}
 	}
 }
@@ -92,8 +92,8 @@ func optionBatchSize(t *testing.T) {
 	}
 }
 
-// optionPollInterval inserts without a notification, so that no relay is told. What the
-// relay was told of before may still make it look once or twice more; a poll would find every
+// optionPollInterval inserts without a notification, so that no relay is woken. What the
+// relay was notified of before may still make it look once or twice more; a poll would find every
 // message.
 func optionPollInterval(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,7 @@ func optionPollInterval(t *testing.T) {
 	_, stop := w.startRelay(t, pub, relay.Config{PollInterval: time.Minute})
 	w.asleep(t)
 	w.enqueue(t, waybill.Message{ID: "told", Topic: "orders"})
-	eventually(t, "what it is told of is published", func() bool { return pub.count("told") == 1 })
+	eventually(t, "what it is notified of is published", func() bool { return pub.count("told") == 1 })
 	ways := map[string]func(tx pgx.Tx, id string) error{
 		"a message": func(tx pgx.Tx, id string) error {
 			_, err := w.writer.Enqueue(t.Context(), tx, waybill.Message{ID: id, Topic: "orders"})

@@ -23,7 +23,7 @@ func TestOrders(t *testing.T) {
 		t.Fatalf("the program ended with %v\n%s", err, out)
 	}
 	got := strings.Split(strings.TrimSpace(string(out)), "\n")
-	slices.Sort(got) // the first two run beside each other
+	slices.Sort(got) // the first two run concurrently
 	want := []string{
 		"order o-1: completed [reserved charged shipped]",
 		"order o-2: compensated [reserved released] the bank has refused",

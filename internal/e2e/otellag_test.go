@@ -17,7 +17,7 @@ import (
 )
 
 // TestConsumerLagToOpenTelemetry: what waits at the broker for a consumer is collected with its
-// name, and what cannot be asked is an error beside it.
+// name, and what cannot be asked is an error next to it.
 func TestConsumerLagToOpenTelemetry(t *testing.T) {
 	t.Parallel()
 	broker := membroker.New()

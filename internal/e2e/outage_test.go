@@ -142,7 +142,7 @@ func TestNotPublishedWithoutProof(t *testing.T) {
 		proxy.StallReplies(true)
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 		eventually(t, "the broker has it", func() bool { return b.stored(t, "audit") >= 2 })
-		eventually(t, "the relay has given up waiting", func() bool { return ops.count(observe.OpPause) >= 1 })
+		eventually(t, "the relay has stopped waiting", func() bool { return ops.count(observe.OpPause) >= 1 })
 		if s := w.state(t, "m"); s.Status != outbox.Pending || s.Attempts != 0 {
 			t.Errorf("the unconfirmed message is %s with %d attempts, want Pending with none", s.Status, s.Attempts)
 		}

@@ -291,7 +291,7 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 	}
 }
 
-// TestLateCommitIsPublished (AS-13): a transaction that commits late is published all the same.
+// TestLateCommitIsPublished (AS-13): a transaction that commits late is published anyway.
 //
 //test:sessions
 //test:pooled

@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// sickBroker accepts everything but for what is told to fail, and counts the attempts.
+// sickBroker accepts everything but what is configured to fail, and counts the attempts.
 type sickBroker struct {
 	recorder
 	mu       sync.Mutex
@@ -78,8 +78,8 @@ func wantAttempts(t *testing.T, b *sickBroker, key string, want ...string) {
 	}
 }
 
-// TestOrderPolicies (AS-12): the first message of a key fails twice, and is given up in another
-// key. What follows it waits, waits for the dead letter too, or goes on; a key beside it is
+// TestOrderPolicies (AS-12): the first message of a key fails twice, and is dead-lettered in another
+// key. What follows it waits, waits for the dead letter too, or goes on; another key is
 // not affected.
 //
 //test:sessions

@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
-// TestEachPlaceAddsUp (AS-23) has a relay give up on some of many messages, cut off from the
+// TestEachPlaceAddsUp (AS-23) has a relay dead-letter some of many messages, cut off from the
 // store after the first failures and killed after the second: one letter each, after exactly
 // as many attempts as were allowed, and every message in one place.
 //

@@ -60,7 +60,7 @@ func endProcess(how string) {
 
 // TestPoisonEndsItsProcess (AS-26) has one of twenty messages kill every process that handles it,
 // up to five at a time. The others have their effect once. It is a dead letter after three
-// starts that were written down; the first, of which nobody knew that it would matter, was
+// starts that were recorded; the first, of which nobody knew that it would matter, was
 // not.
 func TestPoisonEndsItsProcess(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,7 @@ func TestPoisonEndsItsProcess(t *testing.T) {
 // others at first, and alone at last.
 func checkLives(t *testing.T, lives [][]string, poison string) {
 	t.Helper()
-	var beside []int // others under way when the message killed a process
+	var others []int // in flight when the message killed a process
 	for _, lines := range lives {
 		running := map[string]bool{}
 		for _, line := range lines {
@@ -121,16 +121,16 @@ func checkLives(t *testing.T, lives [][]string, poison string) {
 			}
 		}
 		if running[poison] {
-			beside = append(beside, len(running)-1)
+			others = append(others, len(running)-1)
 		}
 	}
-	if len(beside) != 4 || beside[0] == 0 || beside[2] != 0 || beside[3] != 0 {
-		t.Errorf("processes killed, by the number of others under way: %v; want four, some at first, and none in the last two", beside)
+	if len(others) != 4 || others[0] == 0 || others[2] != 0 || others[3] != 0 {
+		t.Errorf("processes killed, by the number of others in flight: %v; want four, some at first, and none in the last two", others)
 	}
 }
 
 // TestOutageIsNoPoison (AS-26) cuts the store off again and again while a message is handled that
-// nothing is wrong with: what could not be written down about its end does not speak against
+// nothing is wrong with: what could not be recorded about its end does not count against
 // it.
 func TestOutageIsNoPoison(t *testing.T) {
 	t.Parallel()
@@ -149,12 +149,12 @@ func TestOutageIsNoPoison(t *testing.T) {
 	}
 	run(t, t.Context(), cons.Run)
 	publish(t, conn, waybill.Message{ID: "m", Topic: "orders"}, "m")
-	for round := range 5 { // the first start of all is not written down
+	for round := range 5 { // the first start of all is not recorded
 		<-reached
 		proxy.Refuse(true)
 		proxy.Cut()
 		proceed <- struct{}{}
-		eventually(t, "the end of the attempt could not be written down", func() bool {
+		eventually(t, "the end of the attempt could not be recorded", func() bool {
 			return ops.count(observe.OpPause) > 0 && ops.count(observe.OpSettle) >= round
 		})
 		proxy.Refuse(false)

@@ -29,7 +29,7 @@ func runProgram(args string) int {
 // programRun is the program as a process of its own.
 type programRun struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has said its last word
+	ended chan struct{} // closed at the end of its output
 
 	mu  sync.Mutex
 	log []string
@@ -77,7 +77,7 @@ func (p *programRun) said() string {
 }
 
 // record waits for a record of the log, and returns its attributes. The program must have been
-// told to log as JSON.
+// configured to log as JSON.
 func (p *programRun) record(t *testing.T, message string) map[string]any {
 	t.Helper()
 	var found map[string]any

@@ -100,7 +100,7 @@ func (w *world) pushes(t *testing.T, b *membroker.Broker, group string, buffer i
 	return hub, server.URL
 }
 
-// eventClient reads Server-Sent Events from a connection when it is told to.
+// eventClient reads Server-Sent Events from a connection on demand.
 type eventClient struct {
 	*testing.T
 	lines *bufio.Scanner
@@ -126,7 +126,7 @@ func dialEvents(t *testing.T, url, last string) *eventClient {
 	return c
 }
 
-// readUntil reads events until the client has so many ids, or the connection ends; 0: until the
+// readUntil reads events until the client has that number of ids, or the connection ends; 0: until the
 // first event, which says that it is connected.
 func (c *eventClient) readUntil(ids int) {
 	c.Helper()
@@ -139,7 +139,7 @@ func (c *eventClient) readUntil(ids int) {
 		case line == "event: connected" && ids == 0:
 			return
 		case line == "event: reset":
-			c.Fatal("the client was told to reset")
+			c.Fatal("the client received a reset")
 		case line == "" && id != "":
 			c.last = id
 			if strings.HasPrefix(id, "m") {

@@ -56,9 +56,9 @@ func TestLettersOnTheBrokerArrive(t *testing.T) {
 		}, consumer.Leases{Letters: service.LettersTo(conn.Publisher(), "mails.dead")}, consumer.Config{Observer: ops})
 		publish(t, conn, waybill.Message{ID: "m", Topic: "mails", Payload: []byte(`{"to":1}`)}, "m")
 		if b.Kind == "rabbit" {
-			eventually(t, "it is given up twice in vain", func() bool { return attempts.Load() >= 2 })
+			eventually(t, "dead-lettering fails twice", func() bool { return attempts.Load() >= 2 })
 			if n := ops.count(observe.OpDead); n != 0 {
-				t.Errorf("%d letters are told of, and none was stored", n)
+				t.Errorf("%d letters are reported, and none was stored", n)
 			}
 		}
 		letters := b.subscribe(t, conn, "letters", "mails.dead")
@@ -73,7 +73,7 @@ func TestLettersOnTheBrokerArrive(t *testing.T) {
 		eventually(t, "the letter is there", func() bool { return len(got) > 0 })
 		m := <-got
 		if m.ID != "m" || string(m.Payload) != `{"to":1}` || m.Headers[service.HeaderDeadReason] != string(waybill.ReasonRejected) {
-			t.Errorf("letter %+v, want the message, and why it was given up", m)
+			t.Errorf("letter %+v, want the message, and why it was dead-lettered", m)
 		}
 		eventually(t, "the message is done with", func() bool { return b.unsettled(t, "mailer") == 0 && ops.count(observe.OpDead) == 1 })
 	})

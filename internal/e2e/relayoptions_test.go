@@ -285,7 +285,7 @@ func optionShutdownGrace(t *testing.T) {
 	}
 }
 
-// archiveSource notes how it is told to maintain the archive.
+// archiveSource notes how it is asked to maintain the archive.
 type archiveSource struct {
 	contract.Source
 	maintained chan contract.MaintainRequest
@@ -373,7 +373,7 @@ func optionObserver(t *testing.T) {
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 	w.startRelay(t, &recorder{}, relay.Config{Observer: ops})
 	for _, op := range []observe.Op{observe.OpLanes, observe.OpClaim, observe.OpPublish, observe.OpSettle} {
-		eventually(t, "the observer is told of "+string(op), func() bool { return ops.count(op) >= 1 })
+		eventually(t, "the observer receives "+string(op), func() bool { return ops.count(op) >= 1 })
 	}
 }
 

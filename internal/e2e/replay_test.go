@@ -57,7 +57,7 @@ func TestReplaySurvivesKill(t *testing.T) {
 	w.startRelay(t, pub, relay.Config{})
 	number := startReplay(t, w.store, deadletter.Plan{Rate: 200})
 	driver := w.startChild(t, child{Role: "replayer"})
-	eventually(t, "a fifth is put back", func() bool { return replayOf(t, w.store, number).Requeued >= count/5 })
+	eventually(t, "a fifth is requeued", func() bool { return replayOf(t, w.store, number).Requeued >= count/5 })
 	driver.kill()
 	middle := replayOf(t, w.store, number)
 	if middle.State != deadletter.Running || middle.Requeued == count {
@@ -67,7 +67,7 @@ func TestReplaySurvivesKill(t *testing.T) {
 	eventually(t, "all are published", func() bool { return len(pub.ids()) >= count })
 	eventually(t, "the replay is done", func() bool { return replayOf(t, w.store, number).State == deadletter.Done })
 	if r := replayOf(t, w.store, number); r.Requeued != count || r.Skipped != 0 || r.Failed != 0 {
-		t.Errorf("replay = %+v, want all put back", r)
+		t.Errorf("replay = %+v, want all requeued", r)
 	}
 	next := make(map[string]int)
 	for _, m := range pub.all() {

@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/store/memstore"
 )
 
-// buried returns a store with so many dead letters of a consumer.
+// buried returns a store with a number of dead letters of a consumer.
 func buried(t *testing.T, count int) *memstore.Store {
 	t.Helper()
 	s := memstore.New()
@@ -63,7 +63,7 @@ func replayOf(t *testing.T, s deadletter.ReplayStore, number int64) deadletter.R
 	return r
 }
 
-// ramped returns how many letters a replay may have put back some seconds after it was taken
+// ramped returns how many letters a replay may have requeued some seconds after it was taken
 // up, by its speeds of 1, 2, 5 … letters per second for 10 s each.
 func ramped(seconds, rate int) int {
 	speeds := []int{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
@@ -85,12 +85,12 @@ func wantPace(t *testing.T, s deadletter.ReplayStore, number int64, seconds, rat
 		got, want := replayOf(t, s, number).Requeued-began, ramped(second+1, rate)
 		speed := want - ramped(second, rate)
 		if slack := 1 + 2*replayers*(1+speed/10); got > want+slack || got < want-slack {
-			t.Fatalf("%d letters were put back in %d s, want about %d", got, second+1, want)
+			t.Fatalf("%d letters were requeued in %d s, want about %d", got, second+1, want)
 		}
 	}
 }
 
-// TestReplayPace lets one replay run up to its rate, and others beside it do not make it
+// TestReplayPace lets one replay run up to its rate, and others that run with it do not make it
 // faster.
 //
 //test:sessions
@@ -144,7 +144,7 @@ func TestReplayResumed(t *testing.T) {
 		}
 		for _, l := range letters {
 			if l.Requeues != 1 {
-				t.Errorf("letter %d was put back %d times, want once", l.Number, l.Requeues)
+				t.Errorf("letter %d was requeued %d times, want once", l.Number, l.Requeues)
 			}
 		}
 	})
@@ -161,13 +161,13 @@ func TestReplaySlowRate(t *testing.T) {
 		runReplayer(t, s, deadletter.ReplayerConfig{})
 		time.Sleep(55 * time.Second)
 		if r := replayOf(t, s, number); r.Requeued != 6 {
-			t.Errorf("%d letters were put back in 55 s, want 6", r.Requeued)
+			t.Errorf("%d letters were requeued in 55 s, want 6", r.Requeued)
 		}
 	})
 }
 
 // TestReplaysFoundWhileRunning takes up a replay that is started later, and another one
-// beside it.
+// with it.
 //
 //test:sessions
 func TestReplaysFoundWhileRunning(t *testing.T) {
@@ -187,7 +187,7 @@ func TestReplaysFoundWhileRunning(t *testing.T) {
 	})
 }
 
-// failingStore fails as it is told.
+// failingStore fails as it is configured to.
 type failingStore struct {
 	*memstore.Store
 	err atomic.Pointer[error]
@@ -274,7 +274,7 @@ func TestReplayStopIsReported(t *testing.T) {
 		s, observer := buried(t, 100), newReported()
 		number := startReplay(t, s, deadletter.Plan{})
 		runReplayer(t, s, deadletter.ReplayerConfig{Observer: observer})
-		run(t, t.Context(), func(ctx context.Context) error { // what is put back fails again at once
+		run(t, t.Context(), func(ctx context.Context) error { // what is requeued fails again at once
 			for ctx.Err() == nil {
 				r, _, _ := s.TakeRequeued(ctx, "billing", time.Minute)
 				_, _ = s.RunRequeued(ctx, r, "r1", func(context.Context, *memstore.Tx) error {

@@ -140,7 +140,7 @@ func TestRequestManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestRequestTimeout: a handler that answers when the caller has given up. The reply is dropped and
+// TestRequestTimeout: a handler that answers when the caller has stopped waiting. The reply is dropped and
 // counted, and disturbs nobody.
 func TestRequestTimeout(t *testing.T) {
 	onReplyBrokers(t, slow, func(t *testing.T, a *asked) {

@@ -14,7 +14,7 @@ import (
 
 // TestRequeueCutOff (AS-25) cuts the store off in the middle of a requeue. Whatever became of it,
 // the letter is requeued once by trying again, and its message is sent once, under its id,
-// with attempts counted anew.
+// with attempts counted from zero.
 //
 //test:sessions
 //test:pooled

@@ -128,7 +128,7 @@ func lettersOf(t *testing.T, s deadletter.Store) []deadletter.Letter {
 	return list
 }
 
-// counter counts what it is told.
+// counter counts what it receives.
 type counter struct {
 	observe.Observer
 	n atomic.Int64

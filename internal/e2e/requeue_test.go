@@ -66,7 +66,7 @@ func TestRequeueRunsOneConsumerOnly(t *testing.T) {
 }
 
 // TestRequeuedRunFinishes stops a consumer while it runs a requeued letter: as with a delivery,
-// the handler may finish. A deployment is no failure, and speaks against no letter.
+// the handler may finish. A deployment is no failure, and counts against no letter.
 //
 //test:sessions
 func TestRequeuedRunFinishes(t *testing.T) {

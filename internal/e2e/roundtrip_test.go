@@ -200,7 +200,7 @@ func TestQueued(t *testing.T) {
 		trips = counter.n.Load() - before
 	}
 	if trips != 3 || told != 200 {
-		t.Errorf("100 messages took %d round trips, %d results were told, want 3 (BEGIN with the gate, all handlers, COMMIT) and 200", trips, told)
+		t.Errorf("100 messages took %d round trips, %d results were sent, want 3 (BEGIN with the gate, all handlers, COMMIT) and 200", trips, told)
 	}
 	w.exec(t, "INSERT INTO "+w.table("orders")+" VALUES ('failing 1')")
 	if err := process(numbered("failing ", "orders", 3)); err == nil || !strings.Contains(err.Error(), "orders_pkey") {

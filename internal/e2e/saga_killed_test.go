@@ -47,8 +47,8 @@ func (a *agenda) openShop(t *testing.T) shop {
 	return s
 }
 
-// crowd are the processes of a shop, each of which may be killed.
-type crowd struct {
+// shopProcesses are the processes of a shop, each of which may be killed.
+type shopProcesses struct {
 	*office
 	shop      shop
 	writer    *outbox.Writer[*sql.Tx]
@@ -61,9 +61,9 @@ type crowd struct {
 // crowdLease lets the lanes of a killed process go before the timeout of the saga, most of the time.
 var crowdLease = leaseTimes{LeaseTTL: 1500 * time.Millisecond, RenewInterval: 300 * time.Millisecond, PublishTimeout: time.Second}
 
-func newCrowd(t *testing.T, o *office, b brokerSettings) *crowd {
+func newShopProcesses(t *testing.T, o *office, b brokerSettings) *shopProcesses {
 	t.Helper()
-	c := &crowd{office: o, shop: o.openShop(t), rng: rand.New(rand.NewPCG(chosenSeed(t), 60))}
+	c := &shopProcesses{office: o, shop: o.openShop(t), rng: rand.New(rand.NewPCG(chosenSeed(t), 60))}
 	var err error
 	if c.writer, err = outbox.NewWriter(o.store, outbox.Config{Source: "web", Observer: quiet}); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func newCrowd(t *testing.T, o *office, b brokerSettings) *crowd {
 }
 
 // place places the next orders, in one transaction.
-func (c *crowd) place(t *testing.T, n int) {
+func (c *shopProcesses) place(t *testing.T, n int) {
 	t.Helper()
 	c.tx(t, func(ctx context.Context, tx *sql.Tx) error {
 		for i := range n {
@@ -101,7 +101,7 @@ func (c *crowd) place(t *testing.T, n int) {
 }
 
 // killOne kills a process with SIGKILL, at any moment, and starts it again.
-func (c *crowd) killOne(t *testing.T) {
+func (c *shopProcesses) killOne(t *testing.T) {
 	t.Helper()
 	<-time.After(time.Duration(c.rng.IntN(100)) * time.Millisecond)
 	i := c.rng.IntN(len(c.processes))
@@ -110,7 +110,7 @@ func (c *crowd) killOne(t *testing.T) {
 }
 
 // ended returns how many orders have ended, by status.
-func (c *crowd) ended(t *testing.T) (completed, compensated int) {
+func (c *shopProcesses) ended(t *testing.T) (completed, compensated int) {
 	t.Helper()
 	counts, err := c.store.SagaCounts(context.Background())
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *crowd) ended(t *testing.T) (completed, compensated int) {
 	return completed, compensated
 }
 
-func (c *crowd) number(t *testing.T, query string) int {
+func (c *shopProcesses) number(t *testing.T, query string) int {
 	t.Helper()
 	var n sql.NullInt64
 	query = c.shop.render(query, purchase{})
@@ -149,7 +149,7 @@ func TestSagaKilled(t *testing.T) {
 		orders, kills, limit = 2_000, 150, 30*patience
 	}
 	inOffices(t, func(t *testing.T, o *office) {
-		c := newCrowd(t, o, newBroker(t, "rabbit"))
+		c := newShopProcesses(t, o, newBroker(t, "rabbit"))
 		for n := range kills {
 			c.place(t, orders*(n+1)/kills-c.placed)
 			within(t, limit, "half of what was placed has ended", func() bool {
@@ -170,7 +170,7 @@ func TestSagaKilled(t *testing.T) {
 	})
 }
 
-func (c *crowd) check(t *testing.T) {
+func (c *shopProcesses) check(t *testing.T) {
 	t.Helper()
 	completed, compensated := c.ended(t)
 	pieces, cents, refused := 0, 0, 0

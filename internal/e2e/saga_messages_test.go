@@ -63,7 +63,7 @@ func TestSagaAtTheSameTime(t *testing.T) {
 	}
 }
 
-// waitDone waits until an instance has done so many things, and checks that they are these, in
+// waitDone waits until an instance has done as many things as are named, and checks that they are these, in
 // whatever order, each by one change.
 func (o *office) waitDone(t *testing.T, key string, want ...string) {
 	t.Helper()
@@ -89,7 +89,7 @@ func TestSagaRedelivered(t *testing.T) {
 		o.tell(t, "begin", "a")
 		o.waitDone(t, "a", "begin")
 		if repeats, pauses := o.ops.count(observe.OpRepeat), o.ops.count(observe.OpPause); repeats < 5 || pauses != 1 {
-			t.Errorf("%d conflicts were repeated in place and %d deliveries put back, want some of the first and 1", repeats, pauses)
+			t.Errorf("%d conflicts were repeated in place and %d deliveries deferred, want some of the first and 1", repeats, pauses)
 		}
 		o.noLetters(t)
 	})

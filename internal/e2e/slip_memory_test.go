@@ -200,7 +200,7 @@ func TestSlipVariables(t *testing.T) {
 	})
 }
 
-// TestSlipIsStuck fails to compensate: a person is told, and requeues the letter when the cause is
+// TestSlipIsStuck fails to compensate: a person is notified, and requeues the letter when the cause is
 // fixed, after a time in vain. Advance does not take the letter for a copy.
 func TestSlipIsStuck(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 )
 
 // TestSlowHandlerAndItsDuplicate (AS-37) delivers a message a second time while its handler runs.
-// The gate gives up after 100 ms; it is 1 s in the scenario. The second delivery is put back,
+// The gate gives up after 100 ms; it is 1 s in the scenario. The second delivery is deferred,
 // without an attempt, and skipped when it comes again after the first has committed.
 //
 //test:sessions
@@ -32,7 +32,7 @@ func TestSlowHandlerAndItsDuplicate(t *testing.T) {
 		from := toBilling(s)
 		c, err := consumer.New(from, from.of, store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 			ran.Add(1)
-			eventually(t, "the duplicate is put back", func() bool { return ops.count(observe.OpBusy) >= 1 })
+			eventually(t, "the duplicate is deferred", func() bool { return ops.count(observe.OpBusy) >= 1 })
 			if s.acks(m.ID) > 0 {
 				t.Error("the duplicate was acknowledged before the first had committed")
 			}
@@ -50,7 +50,7 @@ func TestSlowHandlerAndItsDuplicate(t *testing.T) {
 			t.Errorf("%d deliveries were skipped, want 1", n)
 		}
 		if n := ops.count(observe.OpRetry) + ops.count(observe.OpPause) + ops.count(observe.OpDead) + w.number(t, "SELECT count(*) FROM "+w.table("consumer_attempts")); n != 0 {
-			t.Errorf("the delivery that was put back left %d traces of an attempt", n)
+			t.Errorf("the delivery that was deferred left %d traces of an attempt", n)
 		}
 	})
 }

@@ -127,7 +127,7 @@ func TestLaneIsFrozen(t *testing.T) {
 	}
 }
 
-// TestDatabaseRefusesWhatNoRelayCouldMend: foreign programs are told at once.
+// TestDatabaseRefusesWhatNoRelayCouldMend: foreign programs receive the error at once.
 //
 //test:sessions
 func TestDatabaseRefusesWhatNoRelayCouldMend(t *testing.T) {

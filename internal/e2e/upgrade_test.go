@@ -147,13 +147,13 @@ func (u *upgrade) shows(t *testing.T, path, want string) {
 func (u *upgrade) balance(t *testing.T) {
 	t.Helper()
 	for what, sql := range map[string]string{
-		"orders handled twice":                             `SELECT count(*) - count(DISTINCT id) FROM {s}.effects`,
-		"effects without an order":                         `SELECT count(*) FROM {s}.effects e WHERE NOT EXISTS (SELECT FROM {s}.orders o WHERE o.id = e.id)`,
-		"orders that were to be handled, and are not":      `SELECT count(*) FROM {s}.orders o WHERE kind IN ('plain', 'twice') AND NOT EXISTS (SELECT FROM {s}.effects e WHERE e.id = o.id)`,
-		"poison without a letter of the consumer":          `SELECT count(*) FROM {s}.orders o WHERE kind = 'poison' AND NOT EXISTS (SELECT FROM {s}.dead_letters d WHERE d.id = o.id AND origin = 'consumer')`,
-		"messages to nowhere without a relay's letter":     `SELECT count(*) FROM {s}.orders o WHERE kind = 'nowhere' AND NOT EXISTS (SELECT FROM {s}.dead_letters d WHERE d.id = o.id AND origin = 'relay')`,
-		"letters of orders that had their effect":          `SELECT count(*) FROM {s}.dead_letters d JOIN {s}.effects e USING (id)`,
-		"messages that are neither published nor given up": `SELECT count(*) FROM {s}.messages WHERE status NOT IN ('Published', 'Dead')`,
+		"orders handled twice":                                  `SELECT count(*) - count(DISTINCT id) FROM {s}.effects`,
+		"effects without an order":                              `SELECT count(*) FROM {s}.effects e WHERE NOT EXISTS (SELECT FROM {s}.orders o WHERE o.id = e.id)`,
+		"orders that were to be handled, and are not":           `SELECT count(*) FROM {s}.orders o WHERE kind IN ('plain', 'twice') AND NOT EXISTS (SELECT FROM {s}.effects e WHERE e.id = o.id)`,
+		"poison without a letter of the consumer":               `SELECT count(*) FROM {s}.orders o WHERE kind = 'poison' AND NOT EXISTS (SELECT FROM {s}.dead_letters d WHERE d.id = o.id AND origin = 'consumer')`,
+		"messages to nowhere without a relay's letter":          `SELECT count(*) FROM {s}.orders o WHERE kind = 'nowhere' AND NOT EXISTS (SELECT FROM {s}.dead_letters d WHERE d.id = o.id AND origin = 'relay')`,
+		"letters of orders that had their effect":               `SELECT count(*) FROM {s}.dead_letters d JOIN {s}.effects e USING (id)`,
+		"messages that are neither published nor dead-lettered": `SELECT count(*) FROM {s}.messages WHERE status NOT IN ('Published', 'Dead')`,
 	} {
 		if n := u.count(t, sql); n != 0 {
 			t.Errorf("%d %s", n, what)
@@ -163,7 +163,7 @@ func (u *upgrade) balance(t *testing.T) {
 		u.handledBy(t, "old"), u.handledBy(t, "new")+u.handledBy(t, "drain"))
 }
 
-// start runs a program and returns a function that stops it in good order.
+// start runs a program and returns a function that stops it gracefully.
 func (u *upgrade) start(t *testing.T, program, name string) (stop func()) {
 	t.Helper()
 	cmd := exec.Command(program, name, u.dsn, u.schema, u.broker.URL, u.broker.Name)

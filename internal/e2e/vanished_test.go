@@ -55,7 +55,7 @@ func TestVanishedReplica(t *testing.T) {
 	for i := range msgs {
 		publish(t, b, msgs[i], msgs[i].ID)
 	}
-	eventually(t, "each of them has been put back", func() bool { return ops.count(observe.OpBusy) >= 2*held })
+	eventually(t, "each of them has been deferred", func() bool { return ops.count(observe.OpBusy) >= 2*held })
 	for i := range others {
 		id := fmt.Sprint("other", i)
 		publish(t, b, waybill.Message{ID: id, Topic: "orders"}, id)

@@ -455,7 +455,7 @@ func within(t *testing.T, limit time.Duration, what string, condition func() boo
 // quiet is an observer that says nothing.
 var quiet observe.Observer = observe.LogTo(slog.New(slog.DiscardHandler))
 
-// recorder is a publisher that records what it accepts and fails as it is told.
+// recorder is a publisher that records what it accepts and fails as it is configured to.
 type recorder struct {
 	mu   sync.Mutex
 	sent []contract.Outgoing

@@ -182,7 +182,7 @@ func wantAnswers[Tx any](list ...lease.Status) func(context.Context, *env[Tx]) e
 	return func(ctx context.Context, e *env[Tx]) error {
 		for _, p := range e.parties[:e.active] {
 			if !p.clashed() && !slices.ContainsFunc(list, func(s lease.Status) bool { return slices.Contains(p.notes, string(s)) }) {
-				return fmt.Errorf("a session is told %q, want one of %v", p.notes, list)
+				return fmt.Errorf("a session received %q, want one of %v", p.notes, list)
 			}
 		}
 		r, err := e.admin.ReadLease(ctx, "key")

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// TestPostgres_Migrate explores how a schema is brought up to date while programs of this release are at work: its last
+// TestPostgres_Migrate explores how a schema is migrated while programs of this release are at work: its last
 // step, because they work with the version before that.
 func TestPostgres_Migrate(t *testing.T) {
 	t.Parallel()

@@ -636,7 +636,7 @@ func purges[Tx any](kind janitor.Kind) session[Tx] {
 	}
 }
 
-// wantEach expects what the sessions were told: a is waiting if it was requeued, and pending if it was new; docs/guarantees.md,
+// wantEach expects what the sessions received: a is waiting if it was requeued, and pending if it was new; docs/guarantees.md,
 // "The same id again".
 func wantEach[Tx any](ctx context.Context, e *env[Tx]) error {
 	want := []outbox.Status{outbox.Dead}

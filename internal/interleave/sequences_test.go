@@ -33,7 +33,7 @@ type operation struct {
 	Hours     int
 	Yes, Also bool
 	Again     bool // it is done twice, as by somebody who was not told that it has been done
-	Ended     bool // by somebody who has given up already: it has no effect
+	Ended     bool // by somebody whose context has ended already: it has no effect
 }
 
 // draw makes an operation of a number: of 0, to which rapid shrinks what does not matter, none.
@@ -67,8 +67,8 @@ type subject struct {
 	state func(ctx context.Context) string
 }
 
-// TestSequences does random sequences of operations on every store, some of them twice, some by callers that have given
-// up or that own nothing any more. Each answers as the memory store does, and is in the same state in the end.
+// TestSequences does random sequences of operations on every store, some of them twice, some by callers whose context has
+// ended or that own nothing any more. Each answers as the memory store does, and is in the same state in the end.
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	repeatable(t)

@@ -98,7 +98,7 @@ func (g gated) Connect(context.Context) (driver.Conn, error) {
 func (gated) Driver() driver.Driver { return new(sqlite.Driver) }
 
 // gatedConn keeps the statements that were run on it: parsing takes longer than running them, and stores, which prepare
-// what they run, are opened anew for each run.
+// what they run, are reopened for each run.
 type gatedConn struct {
 	sqliteConn
 	step step

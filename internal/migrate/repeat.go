@@ -26,7 +26,7 @@ func Repeat(ctx context.Context, fn func() error) error {
 			return err
 		}
 		if try == repeatTries {
-			return fmt.Errorf("given up after %d times: %w", repeatTries, err)
+			return fmt.Errorf("gave up after %d attempts: %w", repeatTries, err)
 		}
 		select {
 		case <-time.After(repeatPause):

@@ -78,8 +78,8 @@ const keptSettled = "It is kept until its retention ends, but can't be requeued 
 // Verbs is the table of everything that operators do.
 var Verbs = []Verb{
 	{
-		Noun: Letter, Name: "requeue", Invites: "Put it back", Past: "requeued", Right: Operate, Audit: deadletter.ActRequeue, Preview: true,
-		Short:   "Put dead letters back",
+		Noun: Letter, Name: "requeue", Invites: "Requeue it", Past: "requeued", Right: Operate, Audit: deadletter.ActRequeue, Preview: true,
+		Short:   "Requeue dead letters",
 		Effect:  "A relay's letter is published again under its own id, before what is parked behind it; a consumer's is handled again by that consumer only.",
 		Nothing: "is pending already", Do: letter(deadletter.Store.RequeueDeadLetter),
 	},

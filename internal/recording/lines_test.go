@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestStep_Lines: whatever becomes of messages is told, of those that are asked for only.
+// TestStep_Lines: whatever becomes of messages is printed, of those that are asked for only.
 func TestStep_Lines(t *testing.T) {
 	t.Parallel()
 	var told, wanted strings.Builder
@@ -34,7 +34,7 @@ func TestStep_Lines(t *testing.T) {
 		"outcomes are stored", "outcomes are not stored: unavailable error", "→ send batch ", "→ store ", "→ claim up to ", "→ own ", "→ drop what is held",
 	} {
 		if !strings.Contains(told.String(), text) {
-			t.Errorf("no step is told with %q", text)
+			t.Errorf("no step is printed with %q", text)
 		}
 	}
 	for _, text := range []string{
@@ -45,12 +45,12 @@ func TestStep_Lines(t *testing.T) {
 		"its outcome is stored", "its outcome is not stored yet", "→ pause ", "answers again",
 	} {
 		if !strings.Contains(wanted.String(), text) {
-			t.Errorf("no step of a topic is told with %q", text)
+			t.Errorf("no step of a topic is printed with %q", text)
 		}
 	}
 	for _, other := range []string{"topic t0", "topic t2", "topic t3"} {
 		if strings.Contains(wanted.String(), other) {
-			t.Errorf("messages of %s are told of, and were not asked for", other)
+			t.Errorf("messages of %s are printed, and were not asked for", other)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func TestKey(t *testing.T) {
 		{"skipped", func(c *Config) { c.Order = Skip }, notTaken, "1 waits 1s alone failed 1"},
 		{"dead", func(*Config) {}, Result{Err: errTest, Kind: waybill.Permanent, Reason: waybill.ReasonTooLarge}, "1 dead too_large failed 1"},
 		{"dead and parked", func(c *Config) { c.Order = Park }, Result{Err: errTest, Kind: waybill.Permanent, Reason: waybill.ReasonTooLarge}, "1 dead too_large failed 1, 2 waits behind, 3 waits behind"},
-		{"given up", func(c *Config) { c.NoDeadLetters = true }, Result{Err: errTest, Kind: waybill.Permanent, Reason: waybill.ReasonTooLarge}, "1 failed too_large failed 1"},
+		{"failed for good", func(c *Config) { c.NoDeadLetters = true }, Result{Err: errTest, Kind: waybill.Permanent, Reason: waybill.ReasonTooLarge}, "1 failed too_large failed 1"},
 		{"followed", func(*Config) {}, Result{Followers: []string{"f"}}, "1 published [f]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -339,7 +339,7 @@ func TestTopic_AnsweredSlowly(t *testing.T) {
 	}
 }
 
-// TestSlow: others pass a batch that is not answered for a while. One of several topics is given up so
+// TestSlow: others pass a batch that is not answered for a while. One of several topics is abandoned so
 // that the messages of those that are well can go.
 func TestSlow(t *testing.T) {
 	t.Parallel()

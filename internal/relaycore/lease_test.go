@@ -16,7 +16,7 @@ func (r *rig) renewed(e Event) Renew {
 	return cmd
 }
 
-// TestLeaving: a lane above the share is given up when nothing of it is in flight and no claim reads it;
+// TestLeaving: a lane above the share is released when nothing of it is in flight and no claim reads it;
 // until then renewals follow quickly.
 func TestLeaving(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestLeaving(t *testing.T) {
 		tt.before()
 		r.pass(soon)
 		if got := r.renewed(Leased{Lanes: tt.lanes, Share: tt.share, Total: 3}); !slices.Equal(got.Give, tt.want) || got.Join {
-			t.Fatalf("%+v, want that %v are given up", got, tt.want)
+			t.Fatalf("%+v, want that %v are released", got, tt.want)
 		}
 	}
 	if len(claim.Lanes) != 3 || r.held.count != 0 {
@@ -67,7 +67,7 @@ func TestLeaving(t *testing.T) {
 	take[Renew](r)
 }
 
-// TestLeaseLost: what was claimed in lost lanes is let go of, and what was in flight changes nothing any
+// TestLeaseLost: what was claimed in lost lanes is released, and what was in flight changes nothing any
 // more. The relay joins again at once. A renewal that fails is repeated.
 func TestLeaseLost(t *testing.T) {
 	t.Parallel()
@@ -99,7 +99,7 @@ func TestLeaseLost(t *testing.T) {
 	}
 }
 
-// TestLeaseLost_Settling: a settlement that finds a lane with another owner lets go of it alone.
+// TestLeaseLost_Settling: a settlement that finds a lane with another owner drops that lane alone.
 func TestLeaseLost_Settling(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.BatchSize = 2 })
@@ -272,7 +272,7 @@ func TestStepsAside_Reading(t *testing.T) {
 	}
 }
 
-// TestHealth: what is wrong with a relay is told, by what has not succeeded for how long.
+// TestHealth: what is wrong with a relay is reported, by what has not succeeded for how long.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -331,8 +331,8 @@ func (r *rig) wellUntil(until time.Duration) {
 	r.read.tries.ok, r.lease.tries.ok = until, until
 }
 
-// TestLease_GiveUp: a lane that leaves is given up when nothing of it is in flight and it is not being
-// read; what waits in memory of it is let go of at once.
+// TestLease_GiveUp: a lane that leaves is released when nothing of it is in flight and it is not being
+// read; what waits in memory of it is dropped at once.
 func TestLease_GiveUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.BatchSize, c.Parallel = 1, 1 })
@@ -404,7 +404,7 @@ func TestLease_Failed(t *testing.T) {
 	}
 }
 
-// TestLease_OthersAreRead: a lane that is not being read is given up while others are.
+// TestLease_OthersAreRead: a lane that is not being read is released while others are.
 func TestLease_OthersAreRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -418,6 +418,6 @@ func TestLease_OthersAreRead(t *testing.T) {
 	r.reads() // the other lane only, which goes on
 	r.pass(time.Second)
 	if got := r.renewed(Leased{Lanes: lanes[:1], Share: 1, Total: 2}); !slices.Equal(got.Give, []int{1}) {
-		t.Errorf("gives up %v while the other lane is read, want 1", got.Give)
+		t.Errorf("releases %v while the other lane is read, want 1", got.Give)
 	}
 }

@@ -268,7 +268,7 @@ func TestClaim_Reopens(t *testing.T) {
 	}
 }
 
-// TestHeldFor: of a waiting row for one destination a claim is told which one.
+// TestHeldFor: of a waiting row for one destination a claim receives which one.
 func TestHeldFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Dests, c.BatchSize = []Dest{{Name: "a"}, {Name: "b"}, {Name: "c"}}, 2 })

@@ -87,7 +87,7 @@ func TestResent(t *testing.T) {
 	}
 }
 
-// TestResent_Leaving: what is known of a message outlasts that its lane is to be given up while it is in
+// TestResent_Leaving: what is known of a message outlasts that its lane is to be released while it is in
 // flight: it may be sent again before the lane goes.
 func TestResent_Leaving(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,7 @@ func TestFailureOf(t *testing.T) {
 	}
 }
 
-// What can't be put back is passed over; what may be possible later ends the round, and the letter is looked at again.
+// What can't be requeued is passed over; what may be possible later ends the round, and the letter is looked at again.
 func TestReplay_Pass(t *testing.T) {
 	t.Parallel()
 	away := waybill.UnavailableError(errors.New("away"))
@@ -96,7 +96,7 @@ func TestReplay_Pass(t *testing.T) {
 	}
 }
 
-// A replay that has seen all letters counts as skipped what it was to put back and has not found.
+// A replay that has seen all letters counts as skipped what it was to requeue and has not found.
 func TestReplay_End(t *testing.T) {
 	t.Parallel()
 	r := Replay{Replay: deadletter.Replay{State: deadletter.Running, Letters: 10, Requeued: 6, Skipped: 1}}

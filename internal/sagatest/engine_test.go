@@ -219,7 +219,7 @@ func (o *observer) want(t *testing.T, op observe.Op, status, id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if want := fmt.Sprint(op, "orders", status, []string{id}); !slices.Contains(o.events, want) {
-		t.Errorf("the observer was told %q, want %q", o.events, want)
+		t.Errorf("the observer received %q, want %q", o.events, want)
 	}
 }
 
@@ -548,7 +548,7 @@ func TestTombstone(t *testing.T) {
 	})
 }
 
-// TestMux: a saga beside another handler of one consumer.
+// TestMux: a saga next to another handler of one consumer.
 func TestMux(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()

@@ -54,6 +54,6 @@ func TestClone(t *testing.T) {
 		}
 	}
 	if fingerprint(e.shapes, s.relays[0]) == first {
-		t.Error("the fingerprint has not changed on the way")
+		t.Error("the fingerprint has not changed meanwhile")
 	}
 }

@@ -218,13 +218,13 @@ func (m *monitor) gives(lanes []int) error {
 	for b := range m.flying {
 		for _, msg := range b.Messages {
 			if slices.Contains(lanes, msg.Lane.Number) {
-				return fmt.Errorf("lane %d is given up while %s is in flight", msg.Lane.Number, copyOf(msg))
+				return fmt.Errorf("lane %d is released while %s is in flight", msg.Lane.Number, copyOf(msg))
 			}
 		}
 	}
 	for _, l := range m.reading {
 		if slices.Contains(lanes, l.Number) {
-			return fmt.Errorf("lane %d is given up while it is read", l.Number)
+			return fmt.Errorf("lane %d is released while it is read", l.Number)
 		}
 	}
 	return nil

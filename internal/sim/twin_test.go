@@ -299,7 +299,7 @@ func (s *realStore[Tx]) claimed(n *node, answer relaycore.Claimed) error {
 			m.DelayFor.Truncate(tick), m.Expired, m.ExpiresIn.Truncate(tick)))
 	}
 	s.w.say("%s has claimed %q of %q", n.name, got, want)
-	if n.stops { // it lets go of what it claims, and a store may find that again
+	if n.stops { // it releases what it claims, and a store may find that again
 		return nil
 	}
 	slices.Sort(got)

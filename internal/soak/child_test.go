@@ -124,7 +124,7 @@ func (c child) open(ctx context.Context) (b service.Broker, err error) {
 	return b, err
 }
 
-// produce commits orders, each with its message. What it was told of a transaction does not matter: an order is there
+// produce commits orders, each with its message. The answer to a transaction does not matter: an order is there
 // with its message or not at all.
 func (c child) produce(ctx context.Context, db *sql.DB, store opener.SQLStore) error {
 	w, err := outbox.NewWriter(store, outbox.Config{Source: "soak"})

@@ -17,7 +17,7 @@ import (
 func TestCluster_GaleraPartition(t *testing.T) {
 	g := newGalera(t)
 	r := g.system()
-	w := newWitness(g)
+	w := newLocalClient(g)
 	r.tellOf(slices.Repeat([]loss{{true, cutOff}, {false, cutOff}}, 10), w.watch)
 	r.finish(t.Context())
 	w.check()
@@ -37,23 +37,23 @@ func (g *galera) isolate(n int, off bool) {
 	must(g.t, err)
 }
 
-// witness is a client that stays at a node, whatever becomes of it, commits rows there, and remembers what it was told.
-type witness struct {
+// localClient stays at a node, whatever becomes of it, commits rows there, and remembers the answers.
+type localClient struct {
 	g       *galera
 	tried   int          // rows, which are numbered
 	told    map[int]bool // those that are committed, as the node has said
 	refused int          // how many are not
 }
 
-func newWitness(g *galera) *witness {
+func newLocalClient(g *galera) *localClient {
 	g.t.Helper()
-	_, err := g.each[0].ExecContext(g.t.Context(), "CREATE TABLE soak.witness (id INT PRIMARY KEY)")
+	_, err := g.each[0].ExecContext(g.t.Context(), "CREATE TABLE soak.local_client (id INT PRIMARY KEY)")
 	must(g.t, err)
-	return &witness{g: g, told: make(map[int]bool)}
+	return &localClient{g: g, told: make(map[int]bool)}
 }
 
-// watch commits rows on a node until it is told to stop. One is committed when it returns.
-func (w *witness) watch(n int) (stop func()) {
+// watch commits rows on a node until stop is called. One is committed when it returns.
+func (w *localClient) watch(n int) (stop func()) {
 	w.g.t.Helper()
 	before := len(w.told)
 	eventually(w.g.t, "the node commits a row", func() bool {
@@ -74,11 +74,11 @@ func (w *witness) watch(n int) (stop func()) {
 	}
 }
 
-func (w *witness) commit(ctx context.Context, n int) {
+func (w *localClient) commit(ctx context.Context, n int) {
 	ctx, cancel := context.WithTimeout(ctx, unanswered)
 	defer cancel()
 	w.tried++
-	if _, err := w.g.each[n].ExecContext(ctx, "INSERT INTO soak.witness VALUES (?)", w.tried); err != nil {
+	if _, err := w.g.each[n].ExecContext(ctx, "INSERT INTO soak.local_client VALUES (?)", w.tried); err != nil {
 		w.refused++
 	} else {
 		w.told[w.tried] = true
@@ -86,14 +86,14 @@ func (w *witness) commit(ctx context.Context, n int) {
 }
 
 // check fails if a row is gone that was said to be committed, or if there is one on one node and not on another.
-func (w *witness) check() {
+func (w *localClient) check() {
 	t := w.g.t
 	t.Helper()
 	w.g.caughtUp()
 	first := w.rows(0)
 	for n := range w.g.nodes {
 		if rows := w.rows(n); !slices.Equal(rows, first) {
-			t.Errorf("node %d has %d rows of the witness, and the first one %d", n, len(rows), len(first))
+			t.Errorf("node %d has %d rows of the local client, and the first one %d", n, len(rows), len(first))
 		}
 	}
 	lost := len(w.told)
@@ -108,9 +108,9 @@ func (w *witness) check() {
 	}
 }
 
-func (w *witness) rows(n int) (ids []int) {
+func (w *localClient) rows(n int) (ids []int) {
 	w.g.t.Helper()
-	rows, err := w.g.each[n].QueryContext(w.g.t.Context(), "SELECT id FROM soak.witness ORDER BY id")
+	rows, err := w.g.each[n].QueryContext(w.g.t.Context(), "SELECT id FROM soak.local_client ORDER BY id")
 	must(w.g.t, err)
 	defer rows.Close()
 	for rows.Next() {

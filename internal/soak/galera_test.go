@@ -65,8 +65,8 @@ func (g *galera) system() *run {
 	return r
 }
 
-// tellOf loses nodes and gets them back, in any order. Meanwhile others may look at the lost one, until they are told to
-// stop.
+// tellOf loses nodes and gets them back, in any order. Meanwhile others may look at the lost one, until they are
+// stopped.
 func (r *run) tellOf(list []loss, look func(n int) (stop func())) {
 	r.t.Helper()
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
@@ -161,7 +161,7 @@ func (g *galera) start() {
 	must(g.t, err)
 }
 
-// whole waits until so many nodes are in step with each other.
+// whole waits until size nodes are in step with each other.
 func (g *galera) whole(size int) {
 	g.t.Helper()
 	eventually(g.t, "the cluster is whole", func() bool {

@@ -134,7 +134,7 @@ func (g *galera) settleOnBoth(first, second node) (lost bool) {
 	g.caughtUp()
 	gone := first.number(t, "SELECT COUNT(*) FROM waybill_outbox WHERE position = ?", claims[0].Position) == 0
 	if lost = len(missed) == 1; lost == gone {
-		t.Errorf("a relay was told that it has lost its lanes: %v; its settlement is in force: %v", lost, gone)
+		t.Errorf("a relay was notified that it has lost its lanes: %v; its settlement is in force: %v", lost, gone)
 	}
 	must(t, first.store.LeaveLanes(t.Context(), "new"))
 	return lost

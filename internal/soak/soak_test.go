@@ -88,7 +88,7 @@ type hurt struct {
 	end   func()
 }
 
-// until interrupts the system until there are so many orders. It reports false if ctx has ended before.
+// until interrupts the system until there are that many orders. It reports false if ctx has ended before.
 func (r *run) until(ctx context.Context, orders int) bool {
 	defer r.healAll()
 	began, reported := time.Now(), time.Time{}
@@ -171,7 +171,7 @@ func (r *run) waysOf(p *part) []way {
 		}}
 	}
 	refuse := func(name string, p *faultproxy.Proxy) way {
-		return way{"kept away from the " + name, func() func() {
+		return way{"disconnected from the " + name, func() func() {
 			p.Refuse(true)
 			p.Cut()
 			return func() { p.Refuse(false) }

@@ -18,7 +18,7 @@ var (
 	relayHeld          = describe("relay_held_messages", "Messages claimed and not yet settled.")
 	relayParkedKeys    = describe("relay_parked_keys", "Keys in the relay's lanes that wait behind dead letters.")
 	relayParked        = describe("relay_parked_messages", "Messages in the relay's lanes that wait behind dead letters.")
-	relayBackPressure  = describe("relay_back_pressure", "1 while so much is parked that the relay claims nothing new.")
+	relayBackPressure  = describe("relay_back_pressure", "1 while the relay claims nothing new because too much is parked.")
 	relayPaused        = describe("relay_destination_paused", "1 while a destination has not answered since its last failure.", "destination")
 	relayLastPublished = describe("relay_last_published_timestamp_seconds", "When a destination last accepted something; 0 if none has yet.")
 

@@ -73,14 +73,14 @@ func (m *metrics) flow() {
 	m.handleAge = m.histogram("handle_age_seconds", "Age of messages when a handler is called with them.", slow, "consumer", "topic")
 	m.duplicates = m.counter("duplicates_total", "Deliveries skipped because the inbox holds the message.", "consumer", "topic")
 	m.conflicts = m.counter("conflicts_total", "Messages that came under an inbox key which was processed with another payload.", "consumer", "topic")
-	m.busy = m.counter("busy_total", "Deliveries put back because their retry was not due, or their message was being handled elsewhere.", "consumer", "topic")
+	m.busy = m.counter("busy_total", "Deliveries requeued because their retry was not due, or their message was being handled elsewhere.", "consumer", "topic")
 	m.unleased = m.counter("unleased_total", "Messages handled without a lease because the lease store did not answer.", "consumer", "topic")
 }
 
 func (m *metrics) trouble() {
 	m.retried = m.counter("retried_total", "Messages that wait for another attempt.", "consumer", "destination", "topic", "kind")
 	m.dead = m.counter("dead_total", "Messages that became dead letters.", "consumer", "destination", "topic", "reason")
-	m.failed = m.counter("failed_total", "Messages given up with dead letters disabled.", "consumer", "destination", "topic", "reason")
+	m.failed = m.counter("failed_total", "Messages that failed for good with dead letters disabled.", "consumer", "destination", "topic", "reason")
 	m.requeued = m.counter("requeued_total", "Requeued dead letters that a consumer ran again.", "consumer", "result")
 	m.repeats = m.counter("repeats_total", "Transactions repeated at once because they clashed with others, or because a batch failed.", "consumer")
 	m.pauses = m.counter("pauses_total", "Times that a destination, a topic of it, or what a consumer needs did not answer.", "consumer", "destination", "topic")

@@ -38,7 +38,7 @@ func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	return found
 }
 
-// How long instances are idle is told of those alone that have not ended.
+// How long instances are idle is reported only of those that have not ended.
 func TestCollector_Sagas(t *testing.T) {
 	t.Parallel()
 	got := gathered(t, NewCollector(CollectorConfig{Sagas: sagaCounts{
@@ -55,7 +55,7 @@ func TestCollector_Sagas(t *testing.T) {
 		}
 	}
 	if _, ok := got["waybill_saga_idle_seconds order completed"]; ok {
-		t.Error("it is told how idle instances are that have ended")
+		t.Error("it is reported how idle instances are that have ended")
 	}
 }
 

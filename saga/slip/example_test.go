@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/saga/slip"
 )
 
-// reservation is what the activity of the stock is told.
+// reservation is the argument of the activity of the stock.
 type reservation struct {
 	Item string `json:"item"`
 }

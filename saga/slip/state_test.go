@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// onTheWay returns a slip of n activities of which so many are completed, all compensable.
+// onTheWay returns a slip of n activities of which the given number is completed, all compensable.
 func onTheWay(n, completed int) *state {
 	s := &state{ID: "s", Vars: map[string]json.RawMessage{}}
 	for range n {

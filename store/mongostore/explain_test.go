@@ -13,7 +13,7 @@ func TestDeployment_Facts(t *testing.T) {
 		name      string
 		of        deployment
 		journaled *bool
-		least     guarantee.Survives // of what is told
+		least     guarantee.Survives // of the facts
 		members   string
 		untold    int
 	}{

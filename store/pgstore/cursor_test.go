@@ -154,7 +154,7 @@ func TestCursors_OldWriter(t *testing.T) {
 	}
 }
 
-// TestCursors_Serialised: b waits for a, and commits after it, while a page is under way.
+// TestCursors_Serialised: b waits for a, and commits after it, while a page is being read.
 func TestCursors_Serialised(t *testing.T) {
 	t.Parallel()
 	for _, age := range []time.Duration{0, time.Hour} {
@@ -176,7 +176,7 @@ func TestCursors_Serialised(t *testing.T) {
 	}
 }
 
-// TestCursors_Unseen: a writer comes and goes while a page is under way, and is in no list.
+// TestCursors_Unseen: a writer comes and goes while a page is being read, and is in no list.
 func TestCursors_Unseen(t *testing.T) {
 	t.Parallel()
 	s := newSea(t, 1)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestNewStatements tells of a statement that is missing, that nobody runs, or that SQLite parses anew for each limit.
+// TestNewStatements tells of a statement that is missing, that nobody runs, or that SQLite parses again for each limit.
 func TestNewStatements(t *testing.T) {
 	t.Parallel()
 	n, err := newNames("")

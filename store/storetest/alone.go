@@ -9,7 +9,7 @@ import (
 func aloneTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"the rest of the key goes on", aloneBlocksNothing[Tx], nil},
-		{"what waits behind is let go", aloneLetsGo[Tx], nil},
+		{"what waits behind is released", aloneLetsGo[Tx], nil},
 		{"it waits behind nothing", aloneBehindNothing[Tx], nil},
 		{"in one batch with others of its key", aloneInBatch[Tx], nil},
 		{"in one batch with others of its key that have waited", aloneInWaitingBatch[Tx], nil},

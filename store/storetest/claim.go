@@ -27,11 +27,11 @@ func claimTests[Tx any]() []test[Tx] {
 		{"the lanes of known keys", claimKnownLanes[Tx], []need{severalLanes}},
 		{"committed after later ones were published", claimLateCommit[Tx], []need{concurrentWriters}},
 		{"committed after thousands of later ones were published", claimVeryLateCommit[Tx], []need{concurrentWriters}},
-		{"what is under way is left out", claimHeld[Tx], nil},
-		{"what is under way is left out of what is due", claimHeldWaiting[Tx], nil},
+		{"what is in flight is left out", claimHeld[Tx], nil},
+		{"what is in flight is left out of what is due", claimHeldWaiting[Tx], nil},
 		{"a row is held for one of two destinations", claimHeldFor[Tx], nil},
-		{"what was let go, again from the beginning", claimAgain[Tx], nil},
-		{"what was let go, also after a claim that due ones have filled", claimAgainAfterDue[Tx], nil},
+		{"what was released, again from the beginning", claimAgain[Tx], nil},
+		{"what was released, also after a claim that due ones have filled", claimAgainAfterDue[Tx], nil},
 		{"waiting messages only when asked for", claimNotDue[Tx], nil},
 		{"forward, with one transaction open for the whole time", claimForward[Tx], []need{concurrentWriters}},
 		{"several open writers", claimOpenWriters[Tx], []need{concurrentWriters}},
@@ -338,7 +338,7 @@ func claimHeld[Tx any](e *env[Tx]) {
 	req := contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: 2, Again: numbers(n.lease.Lanes), Held: []int64{find(claims, "a1").Position, find(claims, "a3").Position}}
 	slices.Sort(req.Held)
 	if got := claimedIDs(n.claimWith(req)); len(got) != 2 || slices.Contains(got, "a1") || slices.Contains(got, "a3") {
-		e.Errorf("claimed %v, want two that are not under way", got)
+		e.Errorf("claimed %v, want two that are not in flight", got)
 	}
 }
 
@@ -349,7 +349,7 @@ func claimHeldWaiting[Tx any](e *env[Tx]) {
 	claims := n.claimOnly("a2", "a3", "a4", "a5")
 	e.enqueue(msg("b", "k2"))
 	req := contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Held: []int64{claims[0].Position, claims[1].Position, claims[2].Position, claims[3].Position}}
-	n.wantNext("all that are due are under way", n.claimWith(req), "b")
+	n.wantNext("all that are due are in flight", n.claimWith(req), "b")
 	req.Held, req.Again = req.Held[1:2], numbers(n.lease.Lanes)
 	n.wantNext("one of them is", n.claimWith(req), "a2", "a4", "a5", "b")
 }
@@ -399,7 +399,7 @@ func claimAgain[Tx any](e *env[Tx]) {
 		n.next(allRows)
 	}
 	claims := n.claim()
-	n.wantNext("let go, all of it", claims, "a1", "a2", "a3", "b1", "b2", "b3")
+	n.wantNext("released, all of it", claims, "a1", "a2", "a3", "b1", "b2", "b3")
 	lane := find(claims, "a1").Lane
 	got := n.claimWith(contract.ClaimRequest{
 		Lanes: []contract.Lane{lane}, Limit: allRows, Again: []int{lane.Number}, Held: []int64{find(claims, "a2").Position},

@@ -21,7 +21,7 @@ func identityTests[Tx any]() []test[Tx] {
 		{"published, with others to follow", identityFollowers[Tx], nil},
 		{"due at once", identityDue[Tx], nil},
 		{"another's is in the outbox when it is due", identityDueLater[Tx], nil},
-		{"another's is on its way when it is requeued", identityRequeued[Tx], nil},
+		{"another's is pending when it is requeued", identityRequeued[Tx], nil},
 	}
 }
 

@@ -24,7 +24,7 @@ func janitorTests[Tx any]() []test[Tx] {
 		{"letters since their last failure", purgeLetters[Tx], nil},
 		{"settled letters since that", purgeSettled[Tx], nil},
 		{"a letter that messages wait behind", purgeParking[Tx], nil},
-		{"a letter on its way", purgeRequeued[Tx], nil},
+		{"a letter that is pending", purgeRequeued[Tx], nil},
 		{"audit log", purgeAudit[Tx], nil},
 		{"messages that are not published", purgeUnfinished[Tx], nil},
 		{"two at once", purgeAtOnce[Tx], nil},

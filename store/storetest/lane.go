@@ -16,7 +16,7 @@ func laneTests[Tx any]() []test[Tx] {
 		{"the first relay gets all", laneFirst[Tx], nil},
 		{"two relays share evenly", laneShare[Tx](2), nil},
 		{"three relays share evenly", laneShare[Tx](3), nil},
-		{"a late comer is told its share", laneLateComer[Tx], nil},
+		{"a late comer receives its share", laneLateComer[Tx], nil},
 		{"renewals keep lanes and epochs", laneRenew[Tx], nil},
 		{"an expired lease is taken over", laneExpiry[Tx], nil},
 		{"the clock is set back", laneClockSetBack[Tx], nil},
@@ -114,7 +114,7 @@ func laneShare[Tx any](count int) func(*env[Tx]) {
 		share := (e.h.Features.Lanes + count - 1) / count
 		for i, got := range e.checkShared(nodes) {
 			if got > share || nodes[i].lease.Share != share {
-				e.Errorf("%s owns %d lanes and is told a share of %d, want at most %d", nodes[i].name, got, nodes[i].lease.Share, share)
+				e.Errorf("%s owns %d lanes and receives a share of %d, want at most %d", nodes[i].name, got, nodes[i].lease.Share, share)
 			}
 			if low := e.h.Features.Lanes - share*(count-1); got < low {
 				e.Errorf("%s owns %d lanes, want at least %d", nodes[i].name, got, low)
@@ -128,14 +128,14 @@ func laneLateComer[Tx any](e *env[Tx]) {
 	b := e.join("r2")
 	want := (e.h.Features.Lanes + 1) / 2
 	if len(b.lease.Lanes) != 0 || b.lease.Share != want {
-		e.Errorf("it owns %d lanes and is told a share of %d, want 0 and %d", len(b.lease.Lanes), b.lease.Share, want)
+		e.Errorf("it owns %d lanes and receives a share of %d, want 0 and %d", len(b.lease.Lanes), b.lease.Share, want)
 	}
 	e.must(a.renew(contract.LeaseRequest{}), "renew")
 	if a.lease.Share != want {
-		e.Errorf("the first is told a share of %d, want %d", a.lease.Share, want)
+		e.Errorf("the first receives a share of %d, want %d", a.lease.Share, want)
 	}
 	if total := e.h.Features.Lanes; a.lease.Total != total || b.lease.Total != total {
-		e.Errorf("they are told totals of %d and %d, want %d", a.lease.Total, b.lease.Total, total)
+		e.Errorf("they receive totals of %d and %d, want %d", a.lease.Total, b.lease.Total, total)
 	}
 }
 

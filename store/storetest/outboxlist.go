@@ -13,11 +13,11 @@ import (
 func outboxListTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"nothing", listNothing[Tx], nil},
-		{"what is on its way", listOnItsWay[Tx], nil},
+		{"what is in flight", listOnItsWay[Tx], nil},
 		{"by every field", listByField[Tx], nil},
 		{"by age", listByAge[Tx], nil},
 		{"after the clock was set back", listClockSetBack[Tx], nil},
-		{"at most so many", listLimit[Tx], nil},
+		{"at most the limit", listLimit[Tx], nil},
 		{"the latest published first", listPublished[Tx], nil},
 		{"a filter that can't be answered", listBadFilter[Tx], nil},
 		{"the backlog", backlogCounts[Tx], nil},

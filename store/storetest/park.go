@@ -17,7 +17,7 @@ func parkTests[Tx any]() []test[Tx] {
 		{"dead again", parkDeadAgain[Tx], nil},
 		{"two letters of a key", parkTwoLetters[Tx], nil},
 		{"the second of two letters comes back first", parkSecondLetterFirst[Tx], nil},
-		{"the letter goes while a follower is under way", parkLetterGoes[Tx], nil},
+		{"the letter goes while a follower is in flight", parkLetterGoes[Tx], nil},
 		{"one fails behind one that parks", parkFailBehind[Tx], nil},
 		{"one that waits fails behind one that parks", parkFailBehindWaiting[Tx], nil},
 		{"one fails before one that parks", parkFailBefore[Tx], nil},

@@ -208,7 +208,7 @@ func recordAtOnce[Tx any](e *env[Tx]) {
 			case waybill.IsConflict(err): // a strict isolation level returns this instead
 				err = nil
 			case err == nil && added == commits:
-				err = errors.New("the second was told the contrary")
+				err = errors.New("the second received the contrary")
 			}
 			answers <- err
 		}()

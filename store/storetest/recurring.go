@@ -24,8 +24,8 @@ func recurringTests[Tx any]() []test[Tx] {
 		{"run now", recurringRunNow[Tx], needs},
 		{"ends", recurringEnds[Tx], needs},
 		{"catches up", recurringCatchUp[Tx], needs},
-		{"skips while the one before is on its way", recurringSkip[Tx], needs},
-		{"buffers one while the one before is on its way", recurringBuffer[Tx], needs},
+		{"skips while the one before is pending", recurringSkip[Tx], needs},
+		{"buffers one while the one before is pending", recurringBuffer[Tx], needs},
 		{"over the changes of clocks", recurringClockChanges[Tx], needs},
 		{"on a leap day", recurringLeapDay[Tx], needs},
 		{"listed by page", recurringList[Tx], needs},
@@ -182,7 +182,7 @@ func recurringPutAgain[Tx any](e *env[Tx]) {
 	e.put(r)
 	s := e.schedule("sweep")
 	if s.Executions != 0 || s.NextAt.Equal(base.Add(2*time.Hour)) {
-		e.Errorf("state = %+v, want other times to begin anew", s)
+		e.Errorf("state = %+v, want other times to start over", s)
 	}
 }
 
@@ -299,7 +299,7 @@ func recurringBuffer[Tx any](e *env[Tx]) {
 	}
 }
 
-// clockChange returns when a zone's clocks are next put forward, or back.
+// clockChange returns when a zone's clocks are next set forward, or back.
 func (e *env[Tx]) clockChange(zone *time.Location, forward bool) time.Time {
 	offset := func(t time.Time) int { _, o := t.In(zone).Zone(); return o }
 	for t := time.Now().UTC().Truncate(time.Hour).Add(72 * time.Hour); ; t = t.Add(time.Hour) {

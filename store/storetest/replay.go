@@ -18,14 +18,14 @@ func replayTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"preview", previewReplay[Tx], nil},
 		{"plans that can't be followed", refusedPlans[Tx], nil},
-		{"so many at a time, in order", replayInOrder[Tx], nil},
+		{"a limited number at a time, in order", replayInOrder[Tx], nil},
 		{"nothing that matches", replayNothing[Tx], nil},
 		{"by two at once", replayAtOnce[Tx], nil},
 		{"by its filter", replayFilters[Tx], nil},
 		{"nothing that was settled when it began", replaySettled[Tx], nil},
 		{"nothing newer than the start", replayOld[Tx], nil},
 		{"a call that is broken off", replayBrokenOff[Tx], nil},
-		{"passes what can't be put back", replaySkips[Tx], nil},
+		{"passes what can't be requeued", replaySkips[Tx], nil},
 		{"never comes to a letter twice", replayOnce[Tx], nil},
 		{"counts what is dead again", replayFailed[Tx], nil},
 		{"stops when too much fails", replayStops[Tx], nil},
@@ -225,7 +225,7 @@ func replayAtOnce[Tx any](e *env[Tx]) {
 	e.wantReplay(e.replay(number), deadletter.Done, 40, 0, 0)
 	for _, c := range n.claimOnly(ids(list)...) {
 		if c.Life != 1 {
-			e.Errorf("message %s has life %d, want 1: it was put back once", c.Message.ID, c.Life)
+			e.Errorf("message %s has life %d, want 1: it was requeued once", c.Message.ID, c.Life)
 		}
 	}
 	if entries := e.audit(deadletter.AuditFilter{Action: deadletter.ActRequeue, Limit: 100}); len(entries) != 40 {
@@ -338,7 +338,7 @@ func replayOnce[Tx any](e *env[Tx]) {
 	e.wantReplay(e.advanceReplay(number, 10), deadletter.Done, 2, 1, 1)
 	for _, l := range e.letters(deadletter.Filter{Consumer: "billing"}) {
 		if l.Requeues > 1 {
-			e.Errorf("letter = %+v, want it put back once at most", l)
+			e.Errorf("letter = %+v, want it requeued once at most", l)
 		}
 	}
 }

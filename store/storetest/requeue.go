@@ -12,7 +12,7 @@ import (
 
 func requeueTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
-		{"back on its way", requeueRelay[Tx], nil},
+		{"pending again", requeueRelay[Tx], nil},
 		{"twice", requeueTwice[Tx], nil},
 		{"by several at once", requeueAtOnce[Tx], nil},
 		{"unknown number", requeueUnknown[Tx], nil},
@@ -21,7 +21,7 @@ func requeueTests[Tx any]() []test[Tx] {
 		{"before others of its key that wait", requeueFirst[Tx], nil},
 		{"behind others of its key that wait", requeueBehind[Tx], nil},
 		{"behind one of its key that is still in the outbox", requeuePassesNone[Tx], nil},
-		{"its id is on its way again", requeueIDTaken[Tx], nil},
+		{"its id is pending again", requeueIDTaken[Tx], nil},
 		{"its copy has its place", requeueCopied[Tx], nil},
 		{"others with its id are refused", requeueRefusesDuplicates[Tx], nil},
 		{"a consumer's letter", requeueConsumer[Tx], nil},

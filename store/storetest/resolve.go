@@ -19,7 +19,7 @@ func resolveTests[Tx any]() []test[Tx] {
 		{"requeued afterwards", resolveThenRequeue[Tx], nil},
 		{"a consumer's letter", resolveConsumer[Tx], nil},
 		{"words that can't be stored", resolveWords[Tx], nil},
-		{"relays of the process are told", resolveWakes[Tx], nil},
+		{"relays of the process are woken", resolveWakes[Tx], nil},
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 func restartTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"drained to empty, then enqueued", drainThenEnqueue[Tx], nil},
-		{"drained to empty, opened anew, then enqueued", drainThenReopen[Tx], []need{persists}},
-		{"opened anew with everything there", reopenFull[Tx], []need{persists}},
+		{"drained to empty, reopened, then enqueued", drainThenReopen[Tx], []need{persists}},
+		{"reopened with everything there", reopenFull[Tx], []need{persists}},
 	}
 }
 

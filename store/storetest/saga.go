@@ -273,7 +273,7 @@ func (e *env[Tx]) rivalStart(key string, end func(tx Tx)) bool {
 	<-begun
 	select {
 	case err := <-done:
-		e.Errorf("the second start was told %v, %v before the first had ended", second, err)
+		e.Errorf("the second start received %v, %v before the first had ended", second, err)
 		done <- err
 	case <-e.soon():
 	}

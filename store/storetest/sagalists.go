@@ -183,10 +183,10 @@ func sagasRemoved[Tx any](e *env[Tx]) {
 	e.wantListed(saga.Filter{}, "late", string(saga.Stuck), string(saga.Compensating), string(saga.Running))
 	e.wantLog(late.ID, "started", "changed")
 	e.wantLog(sagaID(string(saga.Stuck)), "started")
-	anew := e.started(newSaga(string(saga.Completed)))
-	e.wantLog(anew.ID, "started")
-	if anew.Number <= late.Number {
-		e.Errorf("number = %d after %d, want one that nobody had", anew.Number, late.Number)
+	later := e.started(newSaga(string(saga.Completed)))
+	e.wantLog(later.ID, "started")
+	if later.Number <= late.Number {
+		e.Errorf("number = %d after %d, want one that nobody had", later.Number, late.Number)
 	}
 }
 

@@ -25,7 +25,7 @@ func schedulerTests[Tx any]() []test[Tx] {
 		{"cancelled while it is released", scheduledRace[Tx], needs},
 		{"moved", scheduledMoved[Tx], needs},
 		{"under an id that is scheduled", scheduledTwice[Tx], needs},
-		{"under an id that is on its way when it is due", scheduledTaken[Tx], needs},
+		{"under an id that is pending when it is due", scheduledTaken[Tx], needs},
 	}
 }
 

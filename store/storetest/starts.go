@@ -11,7 +11,7 @@ import (
 func startTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"saved, read and taken back", startsSaved[Tx], nil},
-		{"beside failed attempts", startsBesideAttempts[Tx], nil},
+		{"in addition to failed attempts", startsBesideAttempts[Tx], nil},
 		{"ended by a failed attempt", startsEnded[Tx], nil},
 		{"cleared by processing, and by a copy that comes later", startsCleared[Tx], nil},
 		{"kept if the handler does not come back", startsKept[Tx], nil},

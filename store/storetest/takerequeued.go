@@ -17,7 +17,7 @@ func takeRequeuedTests[Tx any]() []test[Tx] {
 		{"kept from others by its lease", takeLease[Tx], nil},
 		{"by rising number", takeInOrder[Tx], nil},
 		{"each by one of many", takeAtOnce[Tx], nil},
-		{"is on its way", takeOnItsWay[Tx], nil},
+		{"is pending", takeOnItsWay[Tx], nil},
 		{"under the key that it was buried under", takeKey[Tx], nil},
 		{"run by another one meanwhile", takeOvertaken[Tx], nil},
 		{"dead again meanwhile", takeDeadAgain[Tx], nil},

@@ -83,7 +83,7 @@ func TestWebhookIn(t *testing.T) {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for deadline := time.Now().Add(patience); !accepted && time.Now().Before(deadline); <-tick.C {
-			r := request() // anew each time: until the subscription is there, the answer is "later"
+			r := request() // again each time: until the subscription is there, the answer is "later"
 			body, err := io.ReadAll(r.Body)
 			must(t, err)
 			must(t, httpbroker.Sign(r.Header, waybill.NewID(), time.Now(), body, secret))

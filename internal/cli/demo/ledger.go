@@ -224,7 +224,7 @@ func (l Line) verdict() string {
 
 // Verdict says in a sentence or two what the ledger shows.
 func (l *Ledger) Verdict() string {
-	killed := fmt.Sprintf("%d processes were killed on the way", l.Killed.Shop+l.Killed.Relay)
+	killed := fmt.Sprintf("%d processes were killed meanwhile", l.Killed.Shop+l.Killed.Relay)
 	if l.Balances {
 		return fmt.Sprintf("The ledger balances: each order has one invoice and one parcel, though %s (%.1f s).", killed, l.Seconds)
 	}

@@ -243,7 +243,7 @@ func TestService_Local(t *testing.T) {
 	})
 }
 
-// What a local handler gives up on is its own dead letter, and its own to be requeued.
+// A message on which a local handler fails for good is that handler's dead letter, and its own to be requeued.
 func TestService_LocalDeadLetter(t *testing.T) {
 	onStores(t, func(t *testing.T, cfg StoreConfig) {
 		s := newShop(t, cfg)

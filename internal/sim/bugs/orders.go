@@ -65,7 +65,7 @@ var breaks = []bug{
 	{name: "who comes second has the lease, too", file: rows + "leaserow.go", old: "case r.id == id && !r.until.IsZero():", new: "case !r.until.IsZero():"},
 	{name: "what is processed counts as released", file: rows + "leaserow.go",
 		old: "case r.processed:\n\t\treturn lease.Processed\n\tcase r.until", new: "case r.until"},
-	{name: "who has no attempts left is told of a holder", file: rows + "leaserow.go",
+	{name: "a caller without attempts left is answered as if somebody held the key", file: rows + "leaserow.go",
 		old: "case !r.taken && req.MaxAttempts > 0 &&", new: "case r.taken && req.MaxAttempts > 0 &&"},
 	{name: "an attempt is not taken back", file: rows + "leases.go", old: "back = 1", new: "back = 0"},
 	{name: "what is cancelled stays scheduled", file: rowsSQL + "scheduled.sql",

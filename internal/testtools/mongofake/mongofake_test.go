@@ -135,7 +135,7 @@ func TestWriteAloneWaitsForTransaction(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		t.Fatalf("write beside a transaction returned %v before that one ended", err)
+		t.Fatalf("write concurrent with a transaction returned %v before that one ended", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	must(t, s.CommitTransaction(t.Context()))

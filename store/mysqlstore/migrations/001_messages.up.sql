@@ -85,7 +85,7 @@ CREATE TABLE IF NOT EXISTS {outbox_waiting} (
     first_failed_at BIGINT,
     history         LONGTEXT, -- failed attempts, a JSON array: the first one and the last ones, 20 at most
     letter          BIGINT, -- the dead letter that it was requeued from
-    replay          BIGINT NOT NULL DEFAULT 0, -- the bulk replay that put it back, 0 if none did
+    replay          BIGINT NOT NULL DEFAULT 0, -- the bulk replay that requeued it, 0 if none did
     PRIMARY KEY (position, destination),
     UNIQUE KEY by_id (id, destination),
     KEY by_due (due_at, lane, destination),
@@ -122,7 +122,7 @@ CREATE TABLE IF NOT EXISTS {scheduled} (
     KEY by_id (id)
 ) {table};
 
--- Given up by relay or consumer. position and lane are a relay's; alias and message_key are,
+-- Dead-lettered by relay or consumer. position and lane are a relay's; alias and message_key are,
 -- with tenant, consumer and source, the inbox key of a consumer's. A relay's letter that parks
 -- keeps what comes after it in its (destination, topic, key) waiting. fingerprint names the
 -- group of letters that fail alike.

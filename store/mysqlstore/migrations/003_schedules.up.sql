@@ -5,7 +5,7 @@
 --   last_at     planned time of the latest one that was enqueued, and the id of its message
 --   executions  that were enqueued
 --   skipped     that were left out
---   repeats     how often somebody wanted to store it anew
+--   repeats     how often somebody wanted to store it again
 CREATE TABLE IF NOT EXISTS {schedules} (
     name       VARBINARY(200) NOT NULL PRIMARY KEY,
     version    BIGINT NOT NULL,

@@ -5,7 +5,7 @@
 --   data        JSON of the caller's, byte for byte
 --   progress    JSON that the instance keeps for itself
 --   ended_at    NULL until it has ended
---   repeats     how often somebody wanted to start it anew
+--   repeats     how often somebody wanted to start it again
 CREATE TABLE IF NOT EXISTS {sagas} (
     number     BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant     VARBINARY(65) NOT NULL,

@@ -171,7 +171,7 @@ CREATE TABLE {scheduled} (
 );
 CREATE INDEX ON {scheduled} (due_at);
 
--- Given up by relay or consumer. position and lane are a relay's; alias and message_key
+-- Dead-lettered by relay or consumer. position and lane are a relay's; alias and message_key
 -- are, with tenant, consumer and source, the inbox key of a consumer's. A relay's letter that
 -- parks keeps what comes after it in its (destination, topic, key) waiting.
 CREATE TABLE {dead_letters} (
@@ -271,7 +271,7 @@ CREATE VIEW {messages} AS
            correlation_id, attempts, error, enqueued_at, requeued_at, NULL FROM {dead_letters} WHERE origin = 'relay';
 
 -- Enqueues one message: SELECT {enqueue}('orders', '{"id":1}'). Returns its id. An id that
--- is on its way already stores nothing.
+-- is pending already stores nothing.
 CREATE FUNCTION {enqueue}(
     topic text, payload text, type text DEFAULT '', key text DEFAULT '', headers jsonb DEFAULT NULL,
     id text DEFAULT NULL, tenant text DEFAULT 'default', subject text DEFAULT '',

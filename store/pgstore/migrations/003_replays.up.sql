@@ -6,7 +6,7 @@ INSERT INTO {schema_versions} (version, name) VALUES (3, '003_replays');
 -- In the order in which settlements take them.
 LOCK TABLE {dead_letters}, {outbox_waiting};
 
--- replay is the number of the bulk replay that put the message back last, 0 if that was none.
+-- replay is the number of the bulk replay that requeued the message last, 0 if that was none.
 ALTER TABLE {outbox_waiting} ADD COLUMN replay bigint NOT NULL DEFAULT 0;
 ALTER TABLE {dead_letters} ADD COLUMN replay bigint NOT NULL DEFAULT 0;
 

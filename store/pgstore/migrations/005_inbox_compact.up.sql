@@ -1,5 +1,5 @@
--- The compact form of the inbox, for stores that are told to use it. Beside a record of it
--- there is no room for texts: what its messages have in common is in {inbox_scopes}.
+-- The compact form of the inbox, for stores that are configured to use it. A record of it has
+-- no room for texts: what its messages have in common is in {inbox_scopes}.
 INSERT INTO {schema_versions} (version, name) VALUES (5, '005_inbox_compact');
 
 -- The key of a message in 16 bytes. Each part stands behind its length, so that parts are not

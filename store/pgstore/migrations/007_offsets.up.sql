@@ -15,6 +15,6 @@ CREATE TABLE {consumer_offsets} (
     updated_at       timestamptz NOT NULL,
     PRIMARY KEY (consumer_group, topic, partition_number)
 ) WITH (
-    -- Each message writes its row anew, on the same page: no index holds what changes.
+    -- Each message rewrites its row, on the same page: no index holds what changes.
     fillfactor = 10
 );

@@ -57,7 +57,7 @@ BEGIN
 END
 $body$;
 
--- Removes entries of the audit log that are older than so many milliseconds. A role that is not the
+-- Removes entries of the audit log that are older than that many milliseconds. A role that is not the
 -- owner's cannot remove what is younger than thirty days.
 CREATE FUNCTION {purge_audit}(older_than double precision, at_most integer) RETURNS SETOF bigint LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$

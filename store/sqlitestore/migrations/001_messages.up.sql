@@ -52,7 +52,7 @@ CREATE TABLE {outbox} (
     CONSTRAINT outbox_direct CHECK (direct IN (0, 1))
 ) STRICT;
 
--- A default cannot be changed later, so the source that Migrate was told comes in this way.
+-- A default cannot be changed later, so the source that Migrate received comes in this way.
 CREATE TRIGGER {outbox_source} AFTER INSERT ON {outbox} WHEN new.source = ''
 BEGIN UPDATE {outbox} SET source = (SELECT source FROM {settings}) WHERE position = new.position; END;
 
@@ -101,7 +101,7 @@ CREATE TABLE {scheduled} (
 ) STRICT;
 CREATE INDEX {scheduled_due} ON {scheduled} (due_at);
 
--- Given up by relay or consumer. position is a relay's; alias and message_key are, with
+-- Dead-lettered by relay or consumer. position is a relay's; alias and message_key are, with
 -- tenant, consumer and source, the inbox key of a consumer's. A relay's letter that parks
 -- keeps what comes after it in its (destination, topic, key) waiting.
 CREATE TABLE {dead_letters} (

@@ -3,7 +3,7 @@
 
 INSERT INTO {schema_versions} (version, name) VALUES (3, '003_replays');
 
--- replay is the number of the bulk replay that put the message back last, 0 if that was none.
+-- replay is the number of the bulk replay that requeued the message last, 0 if that was none.
 ALTER TABLE {outbox_waiting} ADD COLUMN replay INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE {dead_letters} ADD COLUMN replay INTEGER NOT NULL DEFAULT 0;
 

@@ -1,4 +1,4 @@
--- Ids are unique for each source and tenant. A constraint can't be changed: the tables are made anew.
+-- Ids are unique for each source and tenant. A constraint can't be changed: the tables are recreated.
 -- Statements of earlier versions fail after this, so their programs are to be stopped before.
 INSERT INTO {schema_versions} (version, name) VALUES (14, '014_identities');
 
@@ -75,7 +75,7 @@ INSERT INTO {outbox_ids_new} (id, enqueued_at) SELECT id, enqueued_at FROM {outb
 DROP TABLE {outbox_ids};
 ALTER TABLE {outbox_ids_new} RENAME TO {outbox_ids};
 
--- As before. The source that Migrate was told must not make a second message of what is there.
+-- As before. The source that Migrate received must not make a second message of what is there.
 CREATE TRIGGER {outbox_source} AFTER INSERT ON {outbox} WHEN new.source = ''
 BEGIN SELECT RAISE(ABORT, 'UNIQUE constraint failed: id, source, tenant') FROM {outbox} o JOIN {settings} s ON o.source = s.source WHERE o.id = new.id AND o.tenant = new.tenant AND o.position <> new.position; UPDATE {outbox} SET source = (SELECT source FROM {settings}) WHERE position = new.position; END;
 CREATE TRIGGER {outbox_position} BEFORE INSERT ON {outbox} WHEN new.position <> -1

@@ -139,7 +139,7 @@ func publish(t *testing.T, b *natsbroker.Broker, user, payload string) {
 var runningURL = regexp.MustCompile(`push is running.* url=(\S+)`)
 
 // The program pushes what it consumes to SignalR clients, to each what its token grants, refuses
-// those without one, and ends in good order.
+// those without one, and shuts down gracefully.
 func TestPush_SignalR(t *testing.T) {
 	t.Parallel()
 	b, stream := openStream(t)
