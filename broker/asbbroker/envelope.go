@@ -113,7 +113,7 @@ func decode(r *azservicebus.ReceivedMessage, topic, to string) (*waybill.Message
 		err = errors.Join(err, cloudevents.ParseStructured(m, contentType, m.Payload))
 	}
 	err = errors.Join(err, decodeProperties(m, r))
-	decodeHeaders(m, properties, names)
+	cloudevents.FillInAMQP(m, properties, names, cloudevents.AMQPText, func(string) bool { return false })
 	cloudevents.FillInKey(m)
 	if err != nil {
 		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("decode envelope: %w", err))
@@ -157,19 +157,4 @@ func valueOf(s *string) string {
 		return ""
 	}
 	return *s
-}
-
-// decodeHeaders copies the application's properties, as text, their names in lower case.
-func decodeHeaders(m *waybill.Message, properties map[string]any, names []string) {
-	for _, name := range names {
-		value := cloudevents.AMQPText(properties[name])
-		switch lower := strings.ToLower(name); {
-		case cloudevents.FillInTrace(m, lower, value), waybill.ReservedHeader(lower):
-		default:
-			if m.Headers == nil {
-				m.Headers = make(map[string]string, len(names))
-			}
-			m.Headers[strings.ToValidUTF8(lower, "\uFFFD")] = strings.ToValidUTF8(value, "\uFFFD")
-		}
-	}
 }
