@@ -1,6 +1,7 @@
 package rabbitbroker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -48,8 +49,8 @@ type Discovery struct {
 // Discovery returns the transport for package discovery. The error names the field of cfg
 // that is wrong; the server is not asked.
 func (b *Broker) Discovery(cfg DiscoveryConfig) (*Discovery, error) {
-	setDefault(&cfg.Exchange, defaultDiscovery)
-	setDefault(&cfg.Prefix, defaultDiscovery)
+	cfg.Exchange = cmp.Or(cfg.Exchange, defaultDiscovery)
+	cfg.Prefix = cmp.Or(cfg.Prefix, defaultDiscovery)
 	if err := validName("DiscoveryConfig.Exchange", cfg.Exchange); err != nil {
 		return nil, err
 	}
