@@ -83,17 +83,32 @@ func (d *delivery) acknowledge() (advanced, gone bool, err error) {
 		return false, false, waybill.UnavailableError(fmt.Errorf("acknowledge a delivery: %w", errClosed))
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if d.state != handed {
+		r.mu.Unlock()
 		return false, false, errSettled
 	}
 	d.state = acknowledged
 	r.release()
-	advanced = d.partition.advance()
-	if next := d.partition.following(); next != nil {
-		r.push(next)
+	advanced, gone = d.partition.advance(), d.partition.gone
+	next := d.partition.following()
+	r.mu.Unlock()
+	if next != nil {
+		r.queue.Push(next)
 	}
-	return advanced, d.partition.gone, nil
+	return advanced, gone, nil
+}
+
+// hand records that d is passed on, unless its partition is leaving.
+func (d *delivery) hand() bool {
+	r := d.run()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	renew(&r.room)
+	if d.partition.leaving {
+		return false
+	}
+	d.state = handed
+	return true
 }
 
 // Retry keeps the message in this process until delay has passed; it does not count as unsettled
