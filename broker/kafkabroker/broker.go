@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/opening"
 )
 
@@ -101,14 +102,7 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-func (b *Broker) closed() bool {
-	select {
-	case <-b.done:
-		return true
-	default:
-		return false
-	}
-}
+func (b *Broker) closed() bool { return brokerkit.Closed(b.done) }
 
 // begin registers a run, which must end with runs.Done, unless the broker is closed.
 func (b *Broker) begin() bool {

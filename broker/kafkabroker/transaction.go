@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 // transactionTimeout is after how long the cluster aborts a transaction whose producer has died, if
@@ -51,7 +52,7 @@ func (o *outbox) newSession(lane int) (*laneSession, error) {
 // committing a mark: whoever can commit is the only one that can, and what is before the mark is
 // all there is.
 func (s *laneSession) begin(ctx context.Context) error {
-	ctx, end := s.within(ctx)
+	ctx, end := brokerkit.Join(ctx, s.ctx)
 	defer end()
 	mark := progressRecord(s.topic, s.lane, nil)
 	if _, err := s.transact(ctx, []*kgo.Record{mark}); err != nil {
@@ -74,7 +75,7 @@ func (s *laneSession) begin(ctx context.Context) error {
 
 // publish commits records together with ids, which are then recorded.
 func (s *laneSession) publish(ctx context.Context, records []*kgo.Record, ids []rowID) (errs []error, err error) {
-	ctx, end := s.within(ctx)
+	ctx, end := brokerkit.Join(ctx, s.ctx)
 	defer end()
 	noted := progressRecord(s.topic, s.lane, ids)
 	errs, err = s.transact(ctx, append(records[:len(records):len(records)], noted))
@@ -123,16 +124,6 @@ func (s *laneSession) produce(ctx context.Context, records []*kgo.Record) ([]err
 		}
 	}
 	return errs, nil
-}
-
-// within returns a context that ends with ctx or with the session; its cause says why.
-func (s *laneSession) within(ctx context.Context) (_ context.Context, end func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
 }
 
 // failed gives an error its kind, or returns why ctx has ended.

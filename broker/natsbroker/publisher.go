@@ -133,12 +133,7 @@ func (p publisher) write(ctx context.Context, b *batch, list []*nats.Msg) {
 // wait returns the results when all are known or ctx is done.
 func (p publisher) wait(ctx context.Context, b *batch) []error {
 	defer p.broker.acks.end(b)
-	select {
-	case <-b.Done():
-	case <-ctx.Done():
-		b.ResolveAll(waybill.UnavailableError(fmt.Errorf("natsbroker: no confirmation: %w", ctx.Err())))
-	}
-	results := b.All()
+	results := b.Wait(ctx, func() error { return unconfirmed(ctx.Err()) })
 	var verdict func(subject string) error
 	for i, err := range results {
 		if err != errNoResponders {

@@ -217,13 +217,13 @@ func (p *puller) take(m *nats.Msg) {
 	d := &delivery{puller: p, msg: m}
 	deliveries, sequence := ackFields(m.Reply)
 	d.sequence, d.redelivered = sequence, deliveries != 1
-	p.broker().opened(d)
+	p.broker().open.Add(d)
 	p.run.queue.Push(d)
 }
 
 // settled makes room for another delivery.
 func (p *puller) settled(d *delivery) {
-	p.broker().closed(d)
+	p.broker().open.Remove(d)
 	if d.handed {
 		p.run.queue.Free()
 	}

@@ -90,7 +90,7 @@ func (r *run) start(durables []durable, prefetch int) error {
 			return err
 		}
 		r.pullers = append(r.pullers, p)
-		r.broker.started(p)
+		r.broker.pullers.Add(p)
 	}
 	for _, p := range r.pullers {
 		p.repaired()
@@ -174,7 +174,7 @@ func (r *run) stop() {
 	r.stops.Unlock()
 	for _, p := range r.pullers {
 		p.stop()
-		r.broker.stopped(p)
+		r.broker.pullers.Remove(p)
 	}
 	r.stops.Lock()
 	defer r.stops.Unlock()

@@ -17,10 +17,5 @@ func newBatch(ctx context.Context, n int) *batch { return &batch{Set: results.Ne
 
 // wait returns the results when all are known or the batch's context is done.
 func (b *batch) wait() []error {
-	select {
-	case <-b.Done():
-	case <-b.ctx.Done():
-		b.ResolveAll(unconfirmed(b.ctx.Err()))
-	}
-	return b.All()
+	return b.Wait(b.ctx, func() error { return unconfirmed(b.ctx.Err()) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -168,12 +169,7 @@ func (p *publisher) publish(list []*outgoing) error {
 
 // deadlineOf returns a context that ends with the last of the batches' own.
 func deadlineOf(list []*outgoing) (context.Context, context.CancelFunc) {
-	var last time.Time
-	for _, o := range list {
-		if d, ok := o.batch.ctx.Deadline(); ok && d.After(last) {
-			last = d
-		}
-	}
+	last := brokerkit.Last(list, func(o *outgoing) context.Context { return o.batch.ctx })
 	if last.IsZero() {
 		return context.WithCancel(context.Background())
 	}

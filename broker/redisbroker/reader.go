@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/handover"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 const (
@@ -62,7 +63,7 @@ func (r *reader) room() int {
 
 // settled removes one delivery.
 func (r *reader) settled(d *delivery) {
-	r.broker.settled(d)
+	r.broker.open.Remove(d)
 	r.mu.Lock()
 	r.held--
 	r.mu.Unlock()
@@ -112,10 +113,7 @@ func (r *reader) receive(ctx context.Context) {
 			r.run.queue.Fail(err)
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff(failures)):
-		}
+		loop.Sleep(ctx, backoff(failures))
 	}
 }
 
@@ -211,7 +209,7 @@ func (r *reader) deliver(entries []redis.XMessage, redelivered bool) {
 	list := make([]*delivery, len(entries))
 	for i, e := range entries {
 		list[i] = &delivery{reader: r, entry: e, id: e.ID, redelivered: redelivered}
-		r.broker.opened(list[i])
+		r.broker.open.Add(list[i])
 	}
 	r.mu.Lock()
 	r.held += len(list)

@@ -1,0 +1,76 @@
+package brokerkit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first, second := errors.New("first"), errors.New("second")
+		for _, want := range []error{first, second} {
+			ctx, endFirst := context.WithCancelCause(t.Context())
+			other, endSecond := context.WithCancelCause(t.Context())
+			joined, end := Join(ctx, other)
+			if joined.Err() != nil {
+				t.Errorf("ended with %v before both", context.Cause(joined))
+			}
+			if want == first {
+				endFirst(first)
+			} else {
+				endSecond(second)
+			}
+			synctest.Wait()
+			if got := context.Cause(joined); got != want {
+				t.Errorf("ended with %v, want %v", got, want)
+			}
+			end()
+			endFirst(nil)
+			endSecond(nil)
+		}
+	})
+}
+
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	c := make(chan struct{})
+	before := Closed(c)
+	close(c)
+	if before || Closed(nil) || !Closed(c) {
+		t.Errorf("Closed() = %v before and %v after the close, want false and true", before, Closed(c))
+	}
+}
+
+func TestLast(t *testing.T) {
+	t.Parallel()
+	self := func(ctx context.Context) context.Context { return ctx }
+	if last := Last([]context.Context{t.Context()}, self); !last.IsZero() {
+		t.Errorf("Last() = %v without deadlines, want none", last)
+	}
+	at := time.Now().Add(time.Hour)
+	early, cancel := context.WithDeadline(t.Context(), at.Add(-time.Minute))
+	defer cancel()
+	late, cancel := context.WithDeadline(t.Context(), at)
+	defer cancel()
+	if last := Last([]context.Context{early, late, t.Context()}, self); !last.Equal(at) {
+		t.Errorf("Last() = %v, want %v", last, at)
+	}
+}
+
+func TestSet(t *testing.T) {
+	t.Parallel()
+	var s Set[int]
+	s.Remove(1)
+	s.Add(1)
+	s.Add(2)
+	s.Add(2)
+	s.Remove(1)
+	if all := s.All(); !slices.Equal(all, []int{2}) {
+		t.Errorf("All() = %v, want 2", all)
+	}
+}
