@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 // state is the state of a delivery.
@@ -22,10 +22,7 @@ const (
 	acknowledged              // done with
 )
 
-var (
-	errSettled = errors.New("kafkabroker: delivery was settled before")
-	errMoved   = errors.New("kafkabroker: the partition was given to another consumer of the group, which gets the message again")
-)
+var errMoved = errors.New("kafkabroker: the partition was given to another consumer of the group, which gets the message again")
 
 // delivery is one record.
 type delivery struct {
@@ -38,16 +35,13 @@ type delivery struct {
 	first   bool        // of its partition
 	timer   *time.Timer // runs while it is waiting
 
-	once    sync.Once
-	message *waybill.Message
-	err     error
+	decoded brokerkit.Decoded
 }
 
 func (d *delivery) run() *run { return d.partition.member.run }
 
 func (d *delivery) Message() (*waybill.Message, error) {
-	d.once.Do(func() { d.message, d.err = decode(d.run().broker.cfg.TopicPrefix, d.record) })
-	return d.message, d.err
+	return d.decoded.Get(func() (*waybill.Message, error) { return decode(d.run().broker.cfg.TopicPrefix, d.record) })
 }
 
 // Redelivered is true for what was retried, and for all that was in the partition when it was
@@ -85,7 +79,7 @@ func (d *delivery) acknowledge() (advanced, gone bool, err error) {
 	r.mu.Lock()
 	if d.state != handed {
 		r.mu.Unlock()
-		return false, false, errSettled
+		return false, false, brokerkit.ErrSettled
 	}
 	d.state = acknowledged
 	r.release()
@@ -122,7 +116,7 @@ func (d *delivery) Retry(_ context.Context, delay time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if d.state != handed {
-		return errSettled
+		return brokerkit.ErrSettled
 	}
 	d.state, d.retried = waiting, true
 	r.release()

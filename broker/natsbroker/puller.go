@@ -224,7 +224,7 @@ func (p *puller) take(m *nats.Msg) {
 // settled makes room for another delivery.
 func (p *puller) settled(d *delivery) {
 	p.broker().open.Remove(d)
-	if d.handed {
+	if d.fate.Handed() {
 		p.run.queue.Free()
 	}
 	p.mu.Lock()

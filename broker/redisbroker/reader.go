@@ -68,7 +68,7 @@ func (r *reader) settled(d *delivery) {
 	r.held--
 	r.mu.Unlock()
 	handover.Signal(r.freed)
-	if d.handed.Load() {
+	if d.fate.Handed() {
 		r.run.queue.Free()
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/waybill-go/waybill"
 )
 
 func TestJoin(t *testing.T) {
@@ -72,5 +74,38 @@ func TestSet(t *testing.T) {
 	s.Remove(1)
 	if all := s.All(); !slices.Equal(all, []int{2}) {
 		t.Errorf("All() = %v, want 2", all)
+	}
+}
+
+func TestDecoded_Once(t *testing.T) {
+	t.Parallel()
+	var d Decoded
+	calls := 0
+	for range 2 {
+		m, err := d.Get(func() (*waybill.Message, error) {
+			calls++
+			return &waybill.Message{ID: "1"}, waybill.ErrConnectionLost
+		})
+		if m.ID != "1" || err != waybill.ErrConnectionLost || calls != 1 {
+			t.Errorf("Get() = %+v, %v after %d calls of decode, want those of one", m, err, calls)
+		}
+	}
+}
+
+func TestFate_SettledOnce(t *testing.T) {
+	t.Parallel()
+	errClosed := errors.New("closed")
+	var f Fate
+	if err := f.Settle("acknowledge", true, errClosed); !waybill.IsUnavailable(err) || !errors.Is(err, errClosed) || f.Settled() {
+		t.Errorf("Settle() = %v on a closed broker, want unavailable, and the delivery unsettled", err)
+	}
+	if f.Handed() || !f.Hand() || !f.Handed() {
+		t.Error("an open delivery is not handed on")
+	}
+	if err := f.Settle("acknowledge", false, errClosed); err != nil || !f.Settled() {
+		t.Errorf("Settle() = %v, want nil", err)
+	}
+	if err := f.Settle("acknowledge", false, errClosed); !errors.Is(err, ErrSettled) || f.Take() || f.Hand() {
+		t.Errorf("Settle() = %v the second time, want %v", err, ErrSettled)
 	}
 }
