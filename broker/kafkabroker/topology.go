@@ -34,13 +34,13 @@ func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, erro
 	if err != nil {
 		return nil, err
 	}
-	policies, err := b.settings(ctx, names, cleanupPolicyKey)
+	settings, err := b.settings(ctx, names)
 	if err != nil {
 		return nil, err
 	}
 	steps := make([]broker.Step, len(names))
 	for i, name := range names {
-		if steps[i], err = b.step(name, details, policies[name]); err != nil {
+		if steps[i], err = b.step(name, details, setting(settings[name], cleanupPolicyKey)); err != nil {
 			return nil, err
 		}
 	}
@@ -149,15 +149,15 @@ func replicas(topic kadm.TopicDetail) int {
 	return least
 }
 
-// settings returns one setting of each topic that exists, "" where the cluster does not report it.
-func (b *Broker) settings(ctx context.Context, names []string, key string) (map[string]string, error) {
+// settings returns those of the topics that exist, as far as the cluster reports them.
+func (b *Broker) settings(ctx context.Context, names []string) (map[string]kadm.ResourceConfig, error) {
 	configs, err := b.admin.DescribeTopicConfigs(ctx, names...)
 	if err != nil && !isAuth(err) {
 		return nil, classify("read settings of topics", err)
 	}
-	values := make(map[string]string)
+	settings := make(map[string]kadm.ResourceConfig)
 	for _, topic := range configs {
-		values[topic.Name] = setting(topic, key)
+		settings[topic.Name] = topic
 	}
-	return values, nil
+	return settings, nil
 }
