@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -76,13 +77,7 @@ type settings struct {
 
 // wanted returns the entities that w needs, each once, parents first.
 func (t *topology) wanted(w broker.Wanted) (list []entity) {
-	seen := make(map[entity]bool)
-	add := func(e entity) {
-		if !seen[e] {
-			seen[e] = true
-			list = append(list, e)
-		}
-	}
+	add := func(e entity) { list = append(list, e) }
 	for _, topic := range w.Topics {
 		add(entity{kind: topicKind, name: t.names.topic(topic)})
 	}
@@ -101,7 +96,7 @@ func (t *topology) wanted(w broker.Wanted) (list []entity) {
 			add(entity{kind: queueKind, name: t.names.retry(sub.Group), waits: true})
 		}
 	}
-	return list
+	return brokerkit.Unique(list, func(e entity) entity { return e })
 }
 
 // settingsOf returns the settings that e is created with.

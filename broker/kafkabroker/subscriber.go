@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/handover"
 )
 
@@ -38,11 +39,8 @@ func (s *subscriber) subscribe(ctx context.Context, prefetch int, take takeFunc,
 		return waybill.UnavailableError(errClosed)
 	}
 	defer s.broker.runs.Done()
-	switch err := s.prepare(ctx, memberships); {
-	case ctx.Err() != nil:
-		return nil
-	case err != nil:
-		return err
+	if err := s.prepare(ctx, memberships); err != nil || ctx.Err() != nil {
+		return brokerkit.Ended(ctx, err)
 	}
 	r := newRun(s.broker, prefetch, take)
 	for _, m := range memberships {

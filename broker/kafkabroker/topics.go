@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 const (
@@ -123,16 +125,13 @@ func isAuth(err error) bool {
 func (t *topics) unknown(names []string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	seen := make(map[string]bool)
 	var list []string
 	for _, name := range names {
-		if info, ok := t.known[name]; (ok && time.Since(info.read) < topicAge) || seen[name] {
-			continue
+		if info, ok := t.known[name]; !ok || time.Since(info.read) >= topicAge {
+			list = append(list, name)
 		}
-		seen[name] = true
-		list = append(list, name)
 	}
-	return list
+	return brokerkit.Unique(list, func(name string) string { return name })
 }
 
 // missing creates a topic, or reports that it does not exist.

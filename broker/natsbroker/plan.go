@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ broker.Topology = (*Broker)(nil)
@@ -94,13 +95,9 @@ func (c Config) durables(w broker.Wanted) ([]durable, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range durables {
-			if !slices.Contains(list, d) {
-				list = append(list, d)
-			}
-		}
+		list = append(list, durables...)
 	}
-	return list, nil
+	return brokerkit.Unique(list, func(d durable) durable { return d }), nil
 }
 
 func (b *Broker) planStream(ctx context.Context) (broker.Step, error) {

@@ -109,3 +109,63 @@ func TestFate_SettledOnce(t *testing.T) {
 		t.Errorf("Settle() = %v the second time, want %v", err, ErrSettled)
 	}
 }
+
+func TestEvery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		kick, calls := make(chan struct{}), 0
+		go Every(ctx, time.Minute, kick, func() { calls++ })
+		want := func(n int) {
+			t.Helper()
+			if synctest.Wait(); calls != n {
+				t.Errorf("%d calls, want %d", calls, n)
+			}
+		}
+		want(0)
+		<-time.After(time.Minute)
+		want(1)
+		kick <- struct{}{}
+		want(2)
+		cancel()
+		<-time.After(time.Hour)
+		want(2)
+	})
+}
+
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	wrong := errors.New("wrong")
+	ctx, cancel := context.WithCancel(t.Context())
+	before := Ended(ctx, wrong)
+	if cancel(); before != wrong || Ended(ctx, wrong) != nil {
+		t.Errorf("Ended() = %v before the end of the context and %v after it", before, Ended(ctx, wrong))
+	}
+}
+
+func TestUnique(t *testing.T) {
+	t.Parallel()
+	if got := Unique([]int{12, 3, 15, 4, 11}, func(n int) int { return n % 10 }); !slices.Equal(got, []int{12, 3, 15, 4, 11}) {
+		t.Errorf("Unique() = %v of different keys", got)
+	}
+	if got := Unique([]int{12, 3, 22, 13, 4}, func(n int) int { return n % 10 }); !slices.Equal(got, []int{12, 3, 4}) {
+		t.Errorf("Unique() = %v, want the first of each key", got)
+	}
+}
+
+func TestLag(t *testing.T) {
+	t.Parallel()
+	wrong := errors.New("wrong")
+	count := func(n int64) (int64, error) {
+		if n < 0 {
+			return n, wrong
+		}
+		return n, nil
+	}
+	if lag, err := Lag([]int64{1, 2}, count); lag.Messages != 3 || err != nil {
+		t.Errorf("Lag() = %+v, %v, want 3", lag, err)
+	}
+	if lag, err := Lag([]int64{1, -1, 2}, count); lag.Messages != 0 || err != wrong {
+		t.Errorf("Lag() = %+v, %v, want nothing and the error", lag, err)
+	}
+}
