@@ -2,12 +2,9 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/guarantee"
@@ -26,12 +23,12 @@ func (b *Broker) Explain(ctx context.Context, topic string) ([]guarantee.Fact, e
 	if err != nil {
 		return nil, err
 	}
-	detail, there := details[name]
+	detail, found, err := detailOf(details, name)
 	switch {
-	case !there || errors.Is(detail.Err, kerr.UnknownTopicOrPartition):
+	case err != nil:
+		return nil, err
+	case !found:
 		return nil, unknownTopic(name)
-	case detail.Err != nil:
-		return nil, classify(fmt.Sprintf("look up topic %q", name), detail.Err)
 	}
 	settings, err := b.settings(ctx, []string{name})
 	if err != nil {

@@ -78,11 +78,9 @@ func (t *topics) look(ctx context.Context, names []string) (map[string]error, er
 	wrong := make(map[string]error)
 	var there []string
 	for _, name := range names {
-		err := details[name].Err
-		if _, ok := details[name]; !ok || errors.Is(err, kerr.UnknownTopicOrPartition) {
+		_, found, err := detailOf(details, name)
+		if err == nil && !found {
 			err = t.missing(ctx, name)
-		} else {
-			err = classify(fmt.Sprintf("look up topic %q", name), err)
 		}
 		if err != nil {
 			wrong[name] = err
@@ -115,6 +113,15 @@ func (t *topics) describe(ctx context.Context, names []string) (kadm.TopicDetail
 		}
 	}
 	return details, nil
+}
+
+// detailOf returns what the cluster reports about a topic, if it exists.
+func detailOf(details kadm.TopicDetails, name string) (detail kadm.TopicDetail, found bool, _ error) {
+	detail, found = details[name]
+	if !found || errors.Is(detail.Err, kerr.UnknownTopicOrPartition) {
+		return detail, false, nil
+	}
+	return detail, true, classify(fmt.Sprintf("look up topic %q", name), detail.Err)
 }
 
 func isAuth(err error) bool {

@@ -2,13 +2,11 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/waybill-go/waybill/broker"
 )
@@ -104,14 +102,14 @@ func (b *Broker) wantedTopics(w broker.Wanted) ([]string, error) {
 // step compares one topic with what is configured.
 func (b *Broker) step(name string, details kadm.TopicDetails, policy string) (broker.Step, error) {
 	s := broker.Step{Kind: topicKind, Name: name, Action: broker.Keep}
-	topic, ok := details[name]
+	topic, found, err := detailOf(details, name)
 	switch {
-	case !ok || errors.Is(topic.Err, kerr.UnknownTopicOrPartition):
+	case err != nil:
+		return s, err
+	case !found:
 		s.Action = broker.Create
 		s.Detail = fmt.Sprintf("partitions: %s, replication.factor: %s", count(b.cfg.partitionsOf(name)), count(b.cfg.ReplicationFactor))
 		return s, nil
-	case topic.Err != nil:
-		return s, classify(fmt.Sprintf("look up topic %q", name), topic.Err)
 	}
 	var wrong []string
 	differs := func(setting string, has, wanted int) {
