@@ -53,11 +53,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	if b.consumers, err = b.newClient(receiveRetries); err != nil {
 		return nil, err
 	}
-	if err := opening.Tolerate(cfg.Log, "Azure Service Bus", host, b.Ping(ctx)); err != nil {
-		_ = b.Close() // always nil
-		return nil, err
-	}
-	return b, nil
+	return opening.Opened(b, cfg.Log, "Azure Service Bus", host, b.Ping(ctx))
 }
 
 // receiveRetries lets the client library repair a receiver quickly; Subscribe handles what takes

@@ -52,11 +52,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	if err := opening.Tolerate(cfg.Log, "Kafka", cfg.hosts(), b.Ping(ctx)); err != nil {
-		b.Close()
-		return nil, err
-	}
-	return b, nil
+	return opening.Opened(b, cfg.Log, "Kafka", cfg.hosts(), b.Ping(ctx))
 }
 
 // Publisher returns the publishing side. With [Config.TransactionalID], messages that have a

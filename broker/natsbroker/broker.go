@@ -82,15 +82,11 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 			return nil, invalidf("Options", "are refused by the client library: %v", err)
 		}
 	}
-	err = b.start()
-	if err == nil {
-		err = opening.Tolerate(cfg.Log, "NATS", cfg.hosts(), b.prepare(ctx))
-	}
-	if err != nil {
+	if err = b.start(); err != nil {
 		b.Close()
 		return nil, err
 	}
-	return b, nil
+	return opening.Opened(b, cfg.Log, "NATS", cfg.hosts(), b.prepare(ctx))
 }
 
 // connect dials the servers. If none accepts the connection, it keeps trying in the background.

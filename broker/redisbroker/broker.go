@@ -59,11 +59,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	b.acker = newAcker(b)
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if err := opening.Tolerate(cfg.Log, "Redis", cfg.hosts(), b.Ping(ctx)); err != nil {
-		_ = b.Close() // it was never used
-		return nil, err
-	}
-	return b, nil
+	return opening.Opened(b, cfg.Log, "Redis", cfg.hosts(), b.Ping(ctx))
 }
 
 // Publisher returns the publishing side. Unconfirmed messages are unavailable, wrapping
