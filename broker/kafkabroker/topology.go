@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ broker.Topology = (*Broker)(nil)
@@ -24,6 +25,15 @@ const (
 // or is compacted, is a conflict: partitions are never added, because keys would change theirs and
 // lose their order.
 func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	return brokerkit.Plan(b.plan(ctx, w))
+}
+
+// Apply implements [broker.Topology]: it creates the topics that are missing.
+func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	return brokerkit.Apply(b.plan(ctx, w))
+}
+
+func (b *Broker) plan(ctx context.Context, w broker.Wanted) (plan []brokerkit.Part, err error) {
 	names, err := b.wantedTopics(w)
 	if err != nil || len(names) == 0 {
 		return nil, err
@@ -36,30 +46,14 @@ func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, erro
 	if err != nil {
 		return nil, err
 	}
-	steps := make([]broker.Step, len(names))
-	for i, name := range names {
-		if steps[i], err = b.step(name, details, setting(settings[name], cleanupPolicyKey)); err != nil {
+	for _, name := range names {
+		step, err := b.step(name, details, setting(settings[name], cleanupPolicyKey))
+		if err != nil {
 			return nil, err
 		}
+		plan = append(plan, brokerkit.Part{Step: step, Make: func() error { return b.topics.create(ctx, name) }})
 	}
-	return steps, nil
-}
-
-// Apply implements [broker.Topology]: it creates the topics that are missing.
-func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
-	steps, err := b.Plan(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range steps {
-		if s.Action != broker.Create {
-			continue
-		}
-		if err := b.topics.create(ctx, s.Name); err != nil {
-			return nil, err
-		}
-	}
-	return steps, nil
+	return plan, nil
 }
 
 // wantedTopics returns the names of the Kafka topics that w needs, sorted.
