@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/cloudevents"
 )
 
@@ -34,11 +35,10 @@ func check(m *waybill.Message, maxPayload int) error {
 			return invalid("Headers", "has a name that is reserved for the envelope")
 		}
 	}
-	if maxPayload > 0 && len(m.Payload) > maxPayload {
-		return waybill.PermanentError(waybill.ReasonTooLarge,
-			fmt.Errorf("payload has %d bytes, the limit is %d", len(m.Payload), maxPayload))
+	if maxPayload == 0 {
+		return nil // the service says
 	}
-	return nil
+	return brokerkit.CheckPayload(m.Payload, maxPayload)
 }
 
 // encode returns m in a content mode of the AMQP binding of CloudEvents, with a copy of its

@@ -117,14 +117,9 @@ const lookTimeout = 10 * time.Second
 // minMetadataAge is how long the client believes that a topic is missing.
 const minMetadataAge = 100 * time.Millisecond
 
-const (
-	minBackoff = 100 * time.Millisecond
-	maxBackoff = 5 * time.Second
-)
-
 // pause waits before the attempt after the n-th, and returns false once the broker is closed.
 func (b *Broker) pause(ctx context.Context, n int) bool {
-	timer := time.NewTimer(min(minBackoff<<min(n, 10), maxBackoff))
+	timer := time.NewTimer(brokerkit.Backoff(100*time.Millisecond, n+1))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -61,15 +61,15 @@ func (s *subscriber) prepare(ctx context.Context, memberships []membership) erro
 	for _, m := range memberships {
 		names = append(names, m.topics...)
 	}
-	wrong, err := s.broker.topics.look(ctx, names)
+	return s.broker.topics.need(ctx, names)
+}
+
+// need makes sure that topics exist, and returns the error of the first that does not.
+func (t *topics) need(ctx context.Context, names []string) error {
+	wrong, err := t.look(ctx, names)
 	if err != nil {
 		return err
 	}
-	return missingTopic(names, wrong)
-}
-
-// missingTopic returns the first error of wrong, in the order of names.
-func missingTopic(names []string, wrong map[string]error) error {
 	for _, name := range names {
 		if err := wrong[name]; err != nil {
 			return fmt.Errorf("subscribe: %w", err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,8 +32,6 @@ const (
 	// writeTimeout is how long a server may leave the socket full before the connection
 	// counts as lost.
 	writeTimeout = 5 * time.Second
-
-	maxReconnectDelay = 5 * time.Second
 )
 
 // Broker is a connection to JetStream. It is safe for concurrent use.
@@ -118,10 +115,9 @@ func (b *Broker) connect() (*nats.Conn, error) {
 	return nc, nil
 }
 
-// reconnectDelay grows from 50 ms, ±20 %, and is taken each time all servers have been tried.
+// reconnectDelay is taken each time all servers have been tried.
 func reconnectDelay(round int) time.Duration {
-	d := min(50*time.Millisecond<<min(max(round-1, 0), 10), maxReconnectDelay)
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+	return brokerkit.Spread(brokerkit.Backoff(50*time.Millisecond, round))
 }
 
 // start sets up what needs no server.

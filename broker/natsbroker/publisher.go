@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/cloudevents"
+	"github.com/waybill-go/waybill/internal/results"
 )
 
 const (
@@ -33,6 +34,19 @@ func (p publisher) DedupWindow() time.Duration { return p.broker.Redelivery().Du
 
 // ConfirmsLate implements [contract.LateConfirmer]: pings detect a lost connection.
 func (publisher) ConfirmsLate() bool { return true }
+
+// batch is what one Send sends, and the results of it.
+type batch struct {
+	*results.Set
+	number uint64
+	reply  string // what the reply subjects start with
+	msgs   []contract.Outgoing
+	lost   bool // the connection ended meanwhile; guarded by the lock of acks
+}
+
+func newBatch(msgs []contract.Outgoing) *batch {
+	return &batch{Set: results.New(len(msgs)), msgs: msgs}
+}
 
 // Send encodes and checks all of msgs, then writes those that passed.
 func (p publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {

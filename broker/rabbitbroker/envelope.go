@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/cloudevents"
 )
 
@@ -41,14 +42,7 @@ func check(m *waybill.Message, maxPayload int) error {
 			return err
 		}
 	}
-	return checkSize(m.Payload, maxPayload)
-}
-
-func checkSize(body []byte, limit int) error {
-	if len(body) > limit {
-		return waybill.PermanentError(waybill.ReasonTooLarge, fmt.Errorf("payload has %d bytes, the limit is %d", len(body), limit))
-	}
-	return nil
+	return brokerkit.CheckPayload(m.Payload, maxPayload)
 }
 
 func checkHeaderName(name string) error {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/handover"
 	"github.com/waybill-go/waybill/internal/loop"
 )
@@ -25,14 +25,11 @@ const (
 
 	// maxRead is how many entries are requested at once, even if there is room for more.
 	maxRead = 500
-
-	maxBackoff = 5 * time.Second
 )
 
-// backoff returns how long to wait after the given number of failures in a row: from 50 ms on, ±20 %.
+// backoff returns how long to wait after the given number of failures in a row.
 func backoff(failures int) time.Duration {
-	d := min(50*time.Millisecond<<min(failures-1, 10), maxBackoff)
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+	return brokerkit.Spread(brokerkit.Backoff(50*time.Millisecond, failures))
 }
 
 // reader receives from one source for one Subscribe, in a goroutine of its own.

@@ -110,6 +110,32 @@ func TestFate_SettledOnce(t *testing.T) {
 	}
 }
 
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]time.Duration{
+		0: time.Second, 1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 4: 5 * time.Second, 1000: 5 * time.Second,
+	} {
+		if got := Backoff(time.Second, n); got != want {
+			t.Errorf("Backoff(1s, %d) = %v, want %v", n, got, want)
+		}
+	}
+	for range 100 {
+		if d := Spread(time.Second); d < 800*time.Millisecond || d > 1200*time.Millisecond {
+			t.Errorf("Spread(1s) = %v, want 1s ±20 %%", d)
+		}
+	}
+}
+
+func TestCheckPayload(t *testing.T) {
+	t.Parallel()
+	if err := CheckPayload(make([]byte, 3), 3); err != nil {
+		t.Errorf("CheckPayload() = %v at the limit, want nil", err)
+	}
+	if err := CheckPayload(make([]byte, 4), 3); waybill.ReasonOf(err) != waybill.ReasonTooLarge {
+		t.Errorf("CheckPayload() = %v above the limit, want too large", err)
+	}
+}
+
 func TestEvery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
