@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/consumer"
 )
 
 func TestApply(t *testing.T) {
@@ -44,5 +45,17 @@ func TestApply(t *testing.T) {
 	}
 	if steps, err := Apply(slices.Concat(parts[:4], parts[5:]), nil); err != nil || len(steps) != 5 || made[len(made)-1] != "ensured" {
 		t.Errorf("Apply() = %v, %v, made %v", steps, err, made)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	got, err := Addresses(consumer.Subscription{Group: "g", Topics: []string{"a", "b"}, To: "q"})
+	want := []Address{{Topic: "a", Field: "Subscription.Topics[0]"}, {Topic: "b", Field: "Subscription.Topics[1]"}, {To: "q", Field: "Subscription.To"}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("Addresses() = %+v, %v, want %+v", got, err, want)
+	}
+	if got, err := Addresses(consumer.Subscription{}); err == nil {
+		t.Errorf("Addresses() = %+v of an empty subscription, want an error", got)
 	}
 }
