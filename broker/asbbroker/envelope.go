@@ -152,9 +152,10 @@ func decodeProperties(m *waybill.Message, r *azservicebus.ReceivedMessage) error
 	)
 }
 
-func valueOf(s *string) string {
-	if s == nil {
-		return ""
+// valueOf returns what p points to, the zero value if that is nothing.
+func valueOf[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return *s
+	return v
 }

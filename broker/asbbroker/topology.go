@@ -281,34 +281,27 @@ func (t *topology) look(ctx context.Context, e entity) (s settings, found bool, 
 			return s, false, err
 		}
 		s = settings{
-			sessions:   r.RequiresSession != nil && *r.RequiresSession,
+			sessions:   valueOf(r.RequiresSession),
 			duplicates: window(r.RequiresDuplicateDetection, r.DuplicateDetectionHistoryTimeWindow),
 			lock:       parseDuration(r.LockDuration),
+			deliveries: valueOf(r.MaxDeliveryCount),
 		}
-		s.deliveries = number(r.MaxDeliveryCount)
 	case subscriptionKind:
 		r, err := t.admin.GetSubscription(ctx, e.name, e.sub, nil)
 		if r == nil || err != nil {
 			return s, false, err
 		}
 		s = settings{
-			sessions:   r.RequiresSession != nil && *r.RequiresSession,
+			sessions:   valueOf(r.RequiresSession),
 			lock:       parseDuration(r.LockDuration),
-			deliveries: number(r.MaxDeliveryCount),
+			deliveries: valueOf(r.MaxDeliveryCount),
 		}
 	}
 	return s, true, nil
 }
 
-func number(n *int32) int32 {
-	if n == nil {
-		return 0
-	}
-	return *n
-}
-
 func window(detects *bool, d *string) time.Duration {
-	if detects == nil || !*detects {
+	if !valueOf(detects) {
 		return 0
 	}
 	return parseDuration(d)

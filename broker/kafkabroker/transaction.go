@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/brokerkit"
+	"github.com/waybill-go/waybill/internal/results"
 )
 
 // transactionTimeout is after how long the cluster aborts a transaction whose producer has died, if
@@ -106,24 +107,16 @@ func (s *laneSession) transact(ctx context.Context, records []*kgo.Record) (errs
 // produce hands records to the client library and returns one result for each, or an error if ctx
 // ends before they are known.
 func (s *laneSession) produce(ctx context.Context, records []*kgo.Record) ([]error, error) {
-	type answer struct {
-		place int
-		err   error
-	}
-	answers := make(chan answer, len(records))
+	answers := results.New(len(records))
 	for i, r := range records {
-		s.client.TryProduce(context.Background(), r, func(_ *kgo.Record, err error) { answers <- answer{i, err} })
+		s.client.TryProduce(context.Background(), r, func(_ *kgo.Record, err error) { answers.Resolve(i, err) })
 	}
-	errs := make([]error, len(records))
-	for range records {
-		select {
-		case a := <-answers:
-			errs[a.place] = a.err
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	select {
+	case <-answers.Done():
+		return answers.All(), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	return errs, nil
 }
 
 // failed gives an error its kind, or returns why ctx has ended.

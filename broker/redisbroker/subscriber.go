@@ -1,6 +1,7 @@
 package redisbroker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -93,11 +94,8 @@ func (r *run) start(sources []source, prefetch int) {
 
 // consumerName returns a new name for each Subscribe, which tells where it runs.
 func consumerName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s-%s", host, waybill.NewID())
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s-%s", cmp.Or(host, "unknown"), waybill.NewID())
 }
 
 // tend trims the streams and keeps deliveries in the queue from being taken over. What fails is
