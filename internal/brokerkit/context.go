@@ -3,7 +3,6 @@ package brokerkit
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 )
 
@@ -27,6 +26,14 @@ func Closed(c <-chan struct{}) bool {
 	}
 }
 
+// Ended returns nil if ctx has ended, because that is how a subscription ends, else err.
+func Ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 // Last returns the latest of the contexts' deadlines, the zero time if none has one: who sends for several callers sends
 // until then, and those whose deadline passes before do not wait.
 func Last[T any](list []T, contextOf func(T) context.Context) (last time.Time) {
@@ -36,14 +43,4 @@ func Last[T any](list []T, contextOf func(T) context.Context) (last time.Time) {
 		}
 	}
 	return last
-}
-
-// Backoff returns how long to wait after the n-th failure in a row: base, then twice as long each time, up to 5 seconds.
-func Backoff(base time.Duration, n int) time.Duration {
-	return min(base<<min(max(n-1, 0), 10), 5*time.Second)
-}
-
-// Spread returns d ±20 %, so that those who wait do not all come at once.
-func Spread(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }

@@ -19,11 +19,3 @@ func Every(ctx context.Context, interval time.Duration, kick <-chan struct{}, f 
 		f()
 	}
 }
-
-// Ended returns nil if ctx has ended, because that is how a subscription ends, else err.
-func Ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
