@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/opening"
 )
 
@@ -30,7 +31,7 @@ type Broker struct {
 	consumers  *azservicebus.Client
 
 	ctx    context.Context // ends with the broker
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // what Close waits for
 }
 
@@ -44,7 +45,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{cfg: cfg, connection: connection, host: host, names: names{cfg.TopicPrefix, cfg.QueuePrefix}}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.ctx, b.cancel = context.WithCancelCause(context.Background())
 	b.publisher = newPublisher(b)
 	if b.topology, err = newTopology(b); err != nil {
 		return nil, err
@@ -52,11 +53,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	if b.consumers, err = b.newClient(receiveRetries); err != nil {
 		return nil, err
 	}
-	if err := opening.Tolerate(cfg.Log, "Azure Service Bus", host, b.Ping(ctx)); err != nil {
-		_ = b.Close() // always nil
-		return nil, err
-	}
-	return b, nil
+	return opening.Opened(b, cfg.Log, "Azure Service Bus", host, b.Ping(ctx))
 }
 
 // receiveRetries lets the client library repair a receiver quickly; Subscribe handles what takes
@@ -110,7 +107,7 @@ func (b *Broker) Ping(ctx context.Context) error {
 // error, and the service redelivers unsettled messages when their locks expire. It always returns
 // nil, and may be called again.
 func (b *Broker) Close() error {
-	b.cancel()
+	b.cancel(errClosed)
 	b.publisher.close()
 	closeQuietly(b.consumers)
 	b.work.Wait()
@@ -121,12 +118,7 @@ func (b *Broker) closed() bool { return b.ctx.Err() != nil }
 
 // within returns a context that ends with ctx and with the broker.
 func (b *Broker) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(b.ctx, func() { cancel(errClosed) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
+	return brokerkit.Join(ctx, b.ctx)
 }
 
 // asking returns a context for requests over HTTP.

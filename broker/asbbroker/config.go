@@ -1,6 +1,7 @@
 package asbbroker
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -84,18 +85,11 @@ func (c Config) withDefaults() (_ Config, connection, host string, _ error) {
 	if err != nil {
 		return c, "", "", err
 	}
-	setDefault(&c.LockDuration, defaultLockDuration)
-	setDefault(&c.ReceiveBatch, 1)
-	setDefault(&c.ConnectTimeout, defaultConnectTimeout)
-	setDefault(&c.Log, slog.Default())
+	c.LockDuration = cmp.Or(c.LockDuration, defaultLockDuration)
+	c.ReceiveBatch = cmp.Or(c.ReceiveBatch, 1)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, defaultConnectTimeout)
+	c.Log = cmp.Or(c.Log, slog.Default())
 	return c, connection, host, c.validate()
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (c *Config) validate() error {

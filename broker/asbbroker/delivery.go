@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ contract.Delivery = (*delivery)(nil)
@@ -47,25 +46,16 @@ type delivery struct {
 	receiver *azservicebus.Receiver // nil if it came from a session
 	raw      *azservicebus.ReceivedMessage
 	address  address
-	handed   bool // it was passed to deliver and has a slot; set before it is passed
-	done     atomic.Bool
-
-	once    sync.Once
-	message *waybill.Message
-	err     error
+	fate     brokerkit.Fate
+	decoded  brokerkit.Decoded
 }
 
 // Message implements [contract.Delivery].
 func (d *delivery) Message() (*waybill.Message, error) {
-	d.once.Do(func() { d.message, d.err = decode(d.raw, d.address.topic, d.address.to) })
-	return d.message, d.err
+	return d.decoded.Get(func() (*waybill.Message, error) { return decode(d.raw, d.address.topic, d.address.to) })
 }
 
-// hand records that d is passed on.
-func (d *delivery) hand() bool {
-	d.handed = true
-	return true
-}
+func (d *delivery) hand() bool { return d.fate.Hand() }
 
 // Redelivered implements [contract.Delivery].
 func (d *delivery) Redelivered() bool {
@@ -97,7 +87,7 @@ func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
 
 // Extend implements [contract.Delivery] by renewing the lock.
 func (d *delivery) Extend(ctx context.Context) error {
-	if d.done.Load() {
+	if d.fate.Settled() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
@@ -108,11 +98,8 @@ func (d *delivery) Extend(ctx context.Context) error {
 // settle runs how once, and makes room for another message whatever the outcome: if the
 // settlement did not reach the service, it redelivers when the lock expires.
 func (d *delivery) settle(ctx context.Context, doing string, how func(context.Context) error) error {
-	if d.run.broker.closed() {
-		return waybill.UnavailableError(errClosed)
-	}
-	if d.done.Swap(true) {
-		return errSettled
+	if err := d.fate.Settle(doing, d.run.broker.closed(), errClosed); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -125,7 +112,7 @@ func (d *delivery) settle(ctx context.Context, doing string, how func(context.Co
 }
 
 func (d *delivery) free() {
-	if d.handed {
+	if d.fate.Handed() {
 		d.run.queue.Free()
 	}
 	d.from.settled()
@@ -133,7 +120,7 @@ func (d *delivery) free() {
 
 // giveBack makes the service redeliver the message at once, unless it is settled.
 func (d *delivery) giveBack(ctx context.Context) {
-	if d.done.Swap(true) {
+	if !d.fate.Take() {
 		return
 	}
 	if !d.run.broker.closed() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/cloudevents"
 )
 
@@ -34,11 +35,10 @@ func check(m *waybill.Message, maxPayload int) error {
 			return invalid("Headers", "has a name that is reserved for the envelope")
 		}
 	}
-	if maxPayload > 0 && len(m.Payload) > maxPayload {
-		return waybill.PermanentError(waybill.ReasonTooLarge,
-			fmt.Errorf("payload has %d bytes, the limit is %d", len(m.Payload), maxPayload))
+	if maxPayload == 0 {
+		return nil // the service says
 	}
-	return nil
+	return brokerkit.CheckPayload(m.Payload, maxPayload)
 }
 
 // encode returns m in a content mode of the AMQP binding of CloudEvents, with a copy of its
@@ -113,7 +113,7 @@ func decode(r *azservicebus.ReceivedMessage, topic, to string) (*waybill.Message
 		err = errors.Join(err, cloudevents.ParseStructured(m, contentType, m.Payload))
 	}
 	err = errors.Join(err, decodeProperties(m, r))
-	decodeHeaders(m, properties, names)
+	cloudevents.FillInAMQP(m, properties, names, cloudevents.AMQPText, func(string) bool { return false })
 	cloudevents.FillInKey(m)
 	if err != nil {
 		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("decode envelope: %w", err))
@@ -152,24 +152,10 @@ func decodeProperties(m *waybill.Message, r *azservicebus.ReceivedMessage) error
 	)
 }
 
-func valueOf(s *string) string {
-	if s == nil {
-		return ""
+// valueOf returns what p points to, the zero value if that is nothing.
+func valueOf[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return *s
-}
-
-// decodeHeaders copies the application's properties, as text, their names in lower case.
-func decodeHeaders(m *waybill.Message, properties map[string]any, names []string) {
-	for _, name := range names {
-		value := cloudevents.AMQPText(properties[name])
-		switch lower := strings.ToLower(name); {
-		case cloudevents.FillInTrace(m, lower, value), waybill.ReservedHeader(lower):
-		default:
-			if m.Headers == nil {
-				m.Headers = make(map[string]string, len(names))
-			}
-			m.Headers[strings.ToValidUTF8(lower, "\uFFFD")] = strings.ToValidUTF8(value, "\uFFFD")
-		}
-	}
+	return v
 }

@@ -13,7 +13,6 @@ import (
 
 var (
 	errClosed  = errors.New("asbbroker: broker is closed")
-	errSettled = errors.New("asbbroker: delivery is settled already")
 	errNoRight = errors.New("the key needs the right to manage")
 )
 

@@ -111,7 +111,7 @@ func (r route) copies() guarantee.Fact {
 
 // keeping says what other than a settlement removes a message from a subscription.
 func keeping(topic admin.TopicProperties, sub admin.SubscriptionPropertiesItem) []guarantee.Fact {
-	deliveries := number(sub.MaxDeliveryCount)
+	deliveries := valueOf(sub.MaxDeliveryCount)
 	limit := guarantee.Fact{About: guarantee.Durability, Setting: "MaxDeliveryCount" + of(sub), Value: strconv.Itoa(int(deliveries)), Survives: guarantee.NodeLoss,
 		Means: "a message that was given back more often, outages included, goes to the subscription's dead-letter queue, where nothing here looks"}
 	if deliveries < maxDeliveries {
@@ -133,7 +133,7 @@ func expiry(topic admin.TopicProperties, sub admin.SubscriptionPropertiesItem) [
 		Means: "messages are kept for as long as there is room"}
 	buried := guarantee.Fact{About: guarantee.Durability, Setting: "DeadLetteringOnMessageExpiration" + of(sub), Value: "false", Survives: guarantee.NodeLoss,
 		Means: "what expires is deleted"}
-	if sub.DeadLetteringOnMessageExpiration != nil && *sub.DeadLetteringOnMessageExpiration {
+	if valueOf(sub.DeadLetteringOnMessageExpiration) {
 		buried.Value, buried.Means = "true", "what expires goes to the subscription's dead-letter queue, where nothing here looks"
 	}
 	if ttl := shortest(parseDuration(topic.DefaultMessageTimeToLive), parseDuration(sub.DefaultMessageTimeToLive)); finite(ttl) {
@@ -148,7 +148,7 @@ func expiry(topic admin.TopicProperties, sub admin.SubscriptionPropertiesItem) [
 
 func partitioning(topic admin.TopicProperties) guarantee.Fact {
 	f := guarantee.Fact{About: guarantee.Order, Setting: "EnablePartitioning", Value: "false", Means: "one store keeps all messages of the topic in their order"}
-	if topic.EnablePartitioning != nil && *topic.EnablePartitioning {
+	if valueOf(topic.EnablePartitioning) {
 		f.Value, f.Means = "true", "the topic is spread over several stores, and only messages of one session are in one of them"
 		f.Stronger = "EnablePartitioning: false, when the topic is made"
 	}
@@ -158,7 +158,7 @@ func partitioning(topic admin.TopicProperties) guarantee.Fact {
 func sessions(sub admin.SubscriptionPropertiesItem) guarantee.Fact {
 	f := guarantee.Fact{About: guarantee.Order, Setting: "RequiresSession" + of(sub), Value: "true",
 		Means: "messages of one key keep their order, with any number of replicas"}
-	if sub.RequiresSession == nil || !*sub.RequiresSession {
+	if !valueOf(sub.RequiresSession) {
 		f.Value, f.Means = "false", "the order of publishing, while the group has one replica and asbbroker.Config.ReceiveBatch is 1"
 		f.Stronger = "RequiresSession: true, when the subscription is made (asbbroker.Config.Sessions)"
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ consumer.Lagger = (*subscriber)(nil)
@@ -19,15 +20,13 @@ func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	}
 	ctx, cancel := b.asking(ctx)
 	defer cancel()
-	var lag consumer.Lag
-	for _, a := range b.names.addresses(s.sub) {
+	return brokerkit.Lag(b.names.addresses(s.sub), func(a address) (int64, error) {
 		n, err := b.topology.active(ctx, a)
 		if err != nil {
-			return consumer.Lag{}, b.adminError(fmt.Sprintf("count messages of %s", a), err)
+			return 0, b.adminError(fmt.Sprintf("count messages of %s", a), err)
 		}
-		lag.Messages += n
-	}
-	return lag, nil
+		return n, nil
+	})
 }
 
 // active counts the messages at an address that are neither scheduled nor dead-lettered; 0 if it is

@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 // maxBatch is the most messages that are sent as one batch. Its size is bounded by the service.
@@ -116,12 +117,7 @@ func (l *lane) run() {
 // patience returns a context that ends with the last of the calls that items are of: one that
 // ends before does not wait, but what it has sent is sent.
 func (l *lane) patience(items []*outgoing) (context.Context, context.CancelFunc) {
-	var last time.Time
-	for _, o := range items {
-		if deadline, ok := o.call.ctx.Deadline(); ok && deadline.After(last) {
-			last = deadline
-		}
-	}
+	last := brokerkit.Last(items, func(o *outgoing) context.Context { return o.call.ctx })
 	if last.IsZero() {
 		return context.WithTimeout(l.publisher.broker.ctx, l.publisher.broker.cfg.ConnectTimeout)
 	}

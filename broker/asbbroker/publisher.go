@@ -108,12 +108,9 @@ func (p *publisher) lane(entity string) *lane {
 
 // wait returns the results once all are known, or ctx has ended.
 func (c *call) wait(b *Broker) []error {
-	select {
-	case <-c.Done():
-	case <-c.ctx.Done():
-		c.ResolveAll(waybill.UnavailableError(fmt.Errorf("publish at %s: not confirmed in time: %w", b.host, context.Cause(c.ctx))))
-	}
-	return c.All()
+	return c.Wait(c.ctx, func() error {
+		return waybill.UnavailableError(fmt.Errorf("publish at %s: not confirmed in time: %w", b.host, context.Cause(c.ctx)))
+	})
 }
 
 // connected returns the connection, a new one after a loss.

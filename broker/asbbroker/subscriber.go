@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/handover"
 	"github.com/waybill-go/waybill/request"
 )
@@ -122,21 +123,14 @@ func (r *run) start(ctx context.Context) {
 
 // tend keeps the locks of deliveries that wait for a slot from expiring.
 func (r *run) tend(ctx context.Context) {
-	tick := time.NewTicker(contract.ExtendInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	brokerkit.Every(ctx, contract.ExtendInterval, nil, func() {
 		for _, f := range r.feeds {
 			f.tend(ctx)
 		}
 		for _, d := range r.queue.Waiting() {
 			_ = d.Extend(ctx) // it is redelivered then
 		}
-	}
+	})
 }
 
 // stop ends receiving and releases deliveries that were not passed on. All of them together have

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -76,13 +77,7 @@ type settings struct {
 
 // wanted returns the entities that w needs, each once, parents first.
 func (t *topology) wanted(w broker.Wanted) (list []entity) {
-	seen := make(map[entity]bool)
-	add := func(e entity) {
-		if !seen[e] {
-			seen[e] = true
-			list = append(list, e)
-		}
-	}
+	add := func(e entity) { list = append(list, e) }
 	for _, topic := range w.Topics {
 		add(entity{kind: topicKind, name: t.names.topic(topic)})
 	}
@@ -101,7 +96,7 @@ func (t *topology) wanted(w broker.Wanted) (list []entity) {
 			add(entity{kind: queueKind, name: t.names.retry(sub.Group), waits: true})
 		}
 	}
-	return list
+	return brokerkit.Unique(list, func(e entity) entity { return e })
 }
 
 // settingsOf returns the settings that e is created with.
@@ -122,30 +117,36 @@ func (t *topology) settingsOf(e entity) settings {
 
 // Plan implements [broker.Topology].
 func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
-	return b.steps(ctx, w, false)
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	return brokerkit.Plan(b.plan(ctx, w))
 }
 
 // Apply implements [broker.Topology]. It changes nothing that exists: each difference is a
 // conflict.
 func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
-	return b.steps(ctx, w, true)
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	return brokerkit.Apply(b.plan(ctx, w))
 }
 
-func (b *Broker) steps(ctx context.Context, w broker.Wanted, create bool) ([]broker.Step, error) {
+func (b *Broker) plan(ctx context.Context, w broker.Wanted) (plan []brokerkit.Part, _ error) {
 	if err := b.validWanted(w); err != nil {
 		return nil, err
 	}
-	ctx, cancel := b.within(ctx)
-	defer cancel()
-	var steps []broker.Step
 	for _, e := range b.topology.wanted(w) {
-		step, err := b.topology.step(ctx, e, create)
+		step, err := b.topology.step(ctx, e)
 		if err != nil {
-			return steps, b.declareError(e, err)
+			return nil, b.declareError(e, err)
 		}
-		steps = append(steps, step)
+		plan = append(plan, brokerkit.Part{Step: step, Make: func() error {
+			if err := b.topology.create(ctx, e, b.topology.settingsOf(e)); err != nil {
+				return b.declareError(e, err)
+			}
+			return nil
+		}})
 	}
-	return steps, nil
+	return plan, nil
 }
 
 func (b *Broker) validWanted(w broker.Wanted) error {
@@ -167,8 +168,8 @@ func (b *Broker) validWanted(w broker.Wanted) error {
 	return nil
 }
 
-// step compares e with what the service has, and creates it if it is missing and create is set.
-func (t *topology) step(ctx context.Context, e entity, create bool) (broker.Step, error) {
+// step compares e with what the service has.
+func (t *topology) step(ctx context.Context, e entity) (broker.Step, error) {
 	step := broker.Step{Kind: string(e.kind), Name: e.String(), Action: broker.Keep}
 	want := t.settingsOf(e)
 	have, found, err := t.look(ctx, e)
@@ -182,10 +183,7 @@ func (t *topology) step(ctx context.Context, e entity, create bool) (broker.Step
 		return step, nil
 	}
 	step.Action, step.Detail = broker.Create, want.String()
-	if create {
-		err = t.create(ctx, e, want)
-	}
-	return step, err
+	return step, nil
 }
 
 func (s settings) String() string {
@@ -283,34 +281,27 @@ func (t *topology) look(ctx context.Context, e entity) (s settings, found bool, 
 			return s, false, err
 		}
 		s = settings{
-			sessions:   r.RequiresSession != nil && *r.RequiresSession,
+			sessions:   valueOf(r.RequiresSession),
 			duplicates: window(r.RequiresDuplicateDetection, r.DuplicateDetectionHistoryTimeWindow),
 			lock:       parseDuration(r.LockDuration),
+			deliveries: valueOf(r.MaxDeliveryCount),
 		}
-		s.deliveries = number(r.MaxDeliveryCount)
 	case subscriptionKind:
 		r, err := t.admin.GetSubscription(ctx, e.name, e.sub, nil)
 		if r == nil || err != nil {
 			return s, false, err
 		}
 		s = settings{
-			sessions:   r.RequiresSession != nil && *r.RequiresSession,
+			sessions:   valueOf(r.RequiresSession),
 			lock:       parseDuration(r.LockDuration),
-			deliveries: number(r.MaxDeliveryCount),
+			deliveries: valueOf(r.MaxDeliveryCount),
 		}
 	}
 	return s, true, nil
 }
 
-func number(n *int32) int32 {
-	if n == nil {
-		return 0
-	}
-	return *n
-}
-
 func window(detects *bool, d *string) time.Duration {
-	if detects == nil || !*detects {
+	if !valueOf(detects) {
 		return 0
 	}
 	return parseDuration(d)

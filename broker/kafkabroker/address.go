@@ -1,13 +1,13 @@
 package kafkabroker
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -91,7 +91,8 @@ type membership struct {
 // membershipsOf returns the groups of a subscription: its own for its topics, and that of its
 // destination, whose name is that of the destination's topic.
 func membershipsOf(prefix string, s consumer.Subscription) ([]membership, error) {
-	if err := s.Validate(); err != nil {
+	addresses, err := brokerkit.Addresses(s)
+	if err != nil {
 		return nil, err
 	}
 	if strings.HasPrefix(s.Group, prefix+toToken) {
@@ -99,22 +100,18 @@ func membershipsOf(prefix string, s consumer.Subscription) ([]membership, error)
 	}
 	var list []membership
 	if len(s.Topics) > 0 {
-		own := membership{group: s.Group}
-		for i, topic := range s.Topics {
-			name, ok := topicOf(prefix, topic, "")
-			if !ok {
-				return nil, invalidf(fmt.Sprintf("Subscription.Topics[%d]", i), "makes no legal name of a Kafka topic")
-			}
-			own.topics = append(own.topics, name)
-		}
-		list = append(list, own)
+		list = []membership{{group: s.Group}}
 	}
-	if s.To != "" {
-		name, ok := topicOf(prefix, "", s.To)
-		if !ok {
-			return nil, invalidf("Subscription.To", "makes no legal name of a Kafka topic")
+	for _, a := range addresses {
+		name, ok := topicOf(prefix, a.Topic, a.To)
+		switch {
+		case !ok:
+			return nil, invalidf(a.Field, "makes no legal name of a Kafka topic")
+		case a.To != "":
+			list = append(list, membership{group: name, topics: []string{name}})
+		default:
+			list[0].topics = append(list[0].topics, name)
 		}
-		list = append(list, membership{group: name, topics: []string{name}})
 	}
 	return list, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/opening"
 )
 
@@ -51,11 +52,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	if err := opening.Tolerate(cfg.Log, "Kafka", cfg.hosts(), b.Ping(ctx)); err != nil {
-		b.Close()
-		return nil, err
-	}
-	return b, nil
+	return opening.Opened(b, cfg.Log, "Kafka", cfg.hosts(), b.Ping(ctx))
 }
 
 // Publisher returns the publishing side. With [Config.TransactionalID], messages that have a
@@ -101,14 +98,7 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-func (b *Broker) closed() bool {
-	select {
-	case <-b.done:
-		return true
-	default:
-		return false
-	}
-}
+func (b *Broker) closed() bool { return brokerkit.Closed(b.done) }
 
 // begin registers a run, which must end with runs.Done, unless the broker is closed.
 func (b *Broker) begin() bool {
@@ -127,14 +117,9 @@ const lookTimeout = 10 * time.Second
 // minMetadataAge is how long the client believes that a topic is missing.
 const minMetadataAge = 100 * time.Millisecond
 
-const (
-	minBackoff = 100 * time.Millisecond
-	maxBackoff = 5 * time.Second
-)
-
 // pause waits before the attempt after the n-th, and returns false once the broker is closed.
 func (b *Broker) pause(ctx context.Context, n int) bool {
-	timer := time.NewTimer(min(minBackoff<<min(n, 10), maxBackoff))
+	timer := time.NewTimer(brokerkit.Backoff(100*time.Millisecond, n+1))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -94,21 +95,14 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	setDefault(&c.Window, defaultWindow)
-	setDefault(&c.CommitInterval, defaultCommitInterval)
-	setDefault(&c.DrainTimeout, defaultDrainTimeout)
-	setDefault(&c.Log, slog.Default())
+	c.Window = cmp.Or(c.Window, defaultWindow)
+	c.CommitInterval = cmp.Or(c.CommitInterval, defaultCommitInterval)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
+	c.Log = cmp.Or(c.Log, slog.Default())
 	if _, err := parseURL(c.URL); err != nil {
 		return c, err
 	}
 	return c, c.check()
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (c Config) check() error {

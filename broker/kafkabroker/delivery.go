@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 // state is the state of a delivery.
@@ -22,10 +22,7 @@ const (
 	acknowledged              // done with
 )
 
-var (
-	errSettled = errors.New("kafkabroker: delivery was settled before")
-	errMoved   = errors.New("kafkabroker: the partition was given to another consumer of the group, which gets the message again")
-)
+var errMoved = errors.New("kafkabroker: the partition was given to another consumer of the group, which gets the message again")
 
 // delivery is one record.
 type delivery struct {
@@ -38,16 +35,13 @@ type delivery struct {
 	first   bool        // of its partition
 	timer   *time.Timer // runs while it is waiting
 
-	once    sync.Once
-	message *waybill.Message
-	err     error
+	decoded brokerkit.Decoded
 }
 
 func (d *delivery) run() *run { return d.partition.member.run }
 
 func (d *delivery) Message() (*waybill.Message, error) {
-	d.once.Do(func() { d.message, d.err = decode(d.run().broker.cfg.TopicPrefix, d.record) })
-	return d.message, d.err
+	return d.decoded.Get(func() (*waybill.Message, error) { return decode(d.run().broker.cfg.TopicPrefix, d.record) })
 }
 
 // Redelivered is true for what was retried, and for all that was in the partition when it was
@@ -83,17 +77,32 @@ func (d *delivery) acknowledge() (advanced, gone bool, err error) {
 		return false, false, waybill.UnavailableError(fmt.Errorf("acknowledge a delivery: %w", errClosed))
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if d.state != handed {
-		return false, false, errSettled
+		r.mu.Unlock()
+		return false, false, brokerkit.ErrSettled
 	}
 	d.state = acknowledged
 	r.release()
-	advanced = d.partition.advance()
-	if next := d.partition.following(); next != nil {
-		r.push(next)
+	advanced, gone = d.partition.advance(), d.partition.gone
+	next := d.partition.following()
+	r.mu.Unlock()
+	if next != nil {
+		r.queue.Push(next)
 	}
-	return advanced, d.partition.gone, nil
+	return advanced, gone, nil
+}
+
+// hand records that d is passed on, unless its partition is leaving.
+func (d *delivery) hand() bool {
+	r := d.run()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	renew(&r.room)
+	if d.partition.leaving {
+		return false
+	}
+	d.state = handed
+	return true
 }
 
 // Retry keeps the message in this process until delay has passed; it does not count as unsettled
@@ -107,7 +116,7 @@ func (d *delivery) Retry(_ context.Context, delay time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if d.state != handed {
-		return errSettled
+		return brokerkit.ErrSettled
 	}
 	d.state, d.retried = waiting, true
 	r.release()

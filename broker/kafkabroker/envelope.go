@@ -1,7 +1,6 @@
 package kafkabroker
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -77,62 +76,22 @@ func sizeOf(r *kgo.Record) int {
 func decode(prefix string, r *kgo.Record) (*waybill.Message, error) {
 	m := &waybill.Message{Payload: r.Value}
 	setAddress(m, prefix, r)
-	var first error
-	note := func(err error) {
-		if first == nil {
-			first = err
-		}
-	}
-	rest := make(map[string]string) // headers that are not attributes, by lower-case name
-	binary := false
+	reader := cloudevents.Reader{Message: m}
 	for _, h := range r.Headers {
 		name := strings.ToLower(strings.ToValidUTF8(h.Key, replacementForBytes))
 		value, err := text(name, h.Value)
-		note(err)
-		attribute, ok := strings.CutPrefix(name, attributePrefix)
-		if !ok {
-			rest[name] = value
-			continue
+		reader.Note(err)
+		if attribute, ok := strings.CutPrefix(name, attributePrefix); ok {
+			reader.Attribute(attribute, value)
+		} else {
+			reader.Header(name, value)
 		}
-		binary = true
-		note(cloudevents.Set(m, attribute, value))
 	}
-	contentType := rest[contentTypeHeader]
-	setRest(m, rest)
-	if cloudevents.Structured(contentType) && !binary {
-		note(cloudevents.ParseStructured(m, contentType, r.Value))
-	}
-	cloudevents.FillInKey(m)
+	_, err := reader.Finish("kafkabroker")
 	if m.Key == "" && !request.IsAddress(m.To) && len(r.Key) <= waybill.MaxKeyLen && cloudevents.Storable(string(r.Key)) {
 		m.Key = string(r.Key)
 	}
-	if first == nil {
-		return m, nil
-	}
-	return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("kafkabroker: decode envelope: %w", first))
-}
-
-// setRest sets the fields for headers that are not attributes. Those that repeat an attribute
-// count only if that is missing.
-func setRest(m *waybill.Message, rest map[string]string) {
-	setMissing(&m.ContentType, rest[contentTypeHeader])
-	setMissing(&m.TraceParent, rest[traceParentHeader])
-	setMissing(&m.TraceState, rest[traceStateHeader])
-	for name, value := range rest {
-		if waybill.ReservedHeader(name) {
-			continue
-		}
-		if m.Headers == nil {
-			m.Headers = make(map[string]string)
-		}
-		m.Headers[name] = value
-	}
-}
-
-func setMissing(field *string, value string) {
-	if *field == "" {
-		*field = value
-	}
+	return m, err
 }
 
 // text returns the value of a header, readable at least, and an error if it is not text.
@@ -142,7 +101,5 @@ func text(name string, value []byte) (string, error) {
 		return s, nil
 	}
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, replacementForBytes), "\x00", replacementForBytes)
-	return s, fmt.Errorf("header %s: %w", name, errNoText)
+	return s, fmt.Errorf("header %s: the value is not UTF-8 text", name)
 }
-
-var errNoText = errors.New("the value is not UTF-8 text")

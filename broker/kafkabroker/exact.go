@@ -27,12 +27,5 @@ func (p exactPublisher) Send(ctx context.Context, msgs []contract.Outgoing) (wai
 	} else {
 		p.outbox.send(ctx, b, records)
 	}
-	return func() []error {
-		select {
-		case <-b.Done():
-		case <-ctx.Done():
-			b.ResolveAll(unconfirmed(ctx.Err())) // unless it is known by now
-		}
-		return b.All()
-	}
+	return func() []error { return b.Wait(ctx, func() error { return unconfirmed(ctx.Err()) }) }
 }

@@ -2,12 +2,9 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/guarantee"
@@ -26,31 +23,20 @@ func (b *Broker) Explain(ctx context.Context, topic string) ([]guarantee.Fact, e
 	if err != nil {
 		return nil, err
 	}
-	detail, there := details[name]
+	detail, found, err := detailOf(details, name)
 	switch {
-	case !there || errors.Is(detail.Err, kerr.UnknownTopicOrPartition):
+	case err != nil:
+		return nil, err
+	case !found:
 		return nil, unknownTopic(name)
-	case detail.Err != nil:
-		return nil, classify(fmt.Sprintf("look up topic %q", name), detail.Err)
 	}
-	read := func(key string) (string, error) {
-		values, err := b.settings(ctx, []string{name}, key)
-		return values[name], err
-	}
-	minISR, err := read("min.insync.replicas")
+	settings, err := b.settings(ctx, []string{name})
 	if err != nil {
 		return nil, err
 	}
-	unclean, err := read("unclean.leader.election.enable")
-	if err != nil {
-		return nil, err
-	}
-	size, err := read(maxBytesKey)
-	if err != nil {
-		return nil, err
-	}
-	facts := durability(replicas(detail), minISR, unclean)
-	return append(facts, b.otherFacts(detail, size)...), nil
+	at := func(key string) string { return setting(settings[name], key) }
+	facts := durability(replicas(detail), at("min.insync.replicas"), at("unclean.leader.election.enable"))
+	return append(facts, b.otherFacts(detail, at(maxBytesKey))...), nil
 }
 
 // durability says what a confirmed message survives.

@@ -38,9 +38,7 @@ func classify(doing string, err error) error {
 
 // connectionLost is the result of a message whose outcome is unknown because the connection
 // ended.
-func connectionLost() error {
-	return waybill.UnavailableError(fmt.Errorf("kafkabroker: no confirmation: %w", waybill.ErrConnectionLost))
-}
+func connectionLost() error { return unconfirmed(waybill.ErrConnectionLost) }
 
 // unknownTopic is the result of a message whose topic does not exist.
 func unknownTopic(name string) error {

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ consumer.Lagger = (*subscriber)(nil)
@@ -19,15 +20,10 @@ func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	if err != nil {
 		return consumer.Lag{}, err
 	}
-	var lag consumer.Lag
-	for _, m := range memberships {
+	return brokerkit.Lag(memberships, func(m membership) (int64, error) {
 		n, err := s.broker.lag(ctx, m)
-		if err != nil {
-			return consumer.Lag{}, classify(fmt.Sprintf("count what waits for group %q", m.group), err)
-		}
-		lag.Messages += n
-	}
-	return lag, nil
+		return n, classify(fmt.Sprintf("count what waits for group %q", m.group), err)
+	})
 }
 
 // lag counts the messages that wait in the topics of a membership, which may not exist.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,13 +97,15 @@ func (m *member) poll(ctx context.Context) {
 			}
 			continue
 		}
-		fetches := m.client.PollRecords(ctx, cap(m.run.slots))
+		fetches := m.client.PollRecords(ctx, m.run.prefetch)
 		for _, e := range fetches.Errors() {
 			if err := m.verdict(e); err != nil {
-				m.run.fail(err)
+				m.run.queue.Fail(err)
 			}
 		}
-		for _, p := range m.file(fetches) {
+		received, advanced := m.file(fetches)
+		m.run.queue.Push(received...)
+		for _, p := range advanced {
 			m.mark(p)
 		}
 		m.client.AllowRebalance()
@@ -109,9 +113,9 @@ func (m *member) poll(ctx context.Context) {
 	}
 }
 
-// file queues what was received, and returns the partitions of which more may be committed: the end
+// file returns what was received and may be handed out, and the partitions of which more may be committed: the end
 // of a transaction is a record, but not a message.
-func (m *member) file(fetches kgo.Fetches) (advanced []*partition) {
+func (m *member) file(fetches kgo.Fetches) (received []*delivery, advanced []*partition) {
 	m.run.mu.Lock()
 	defer m.run.mu.Unlock()
 	fetches.EachRecord(func(r *kgo.Record) {
@@ -120,7 +124,7 @@ func (m *member) file(fetches kgo.Fetches) (advanced []*partition) {
 			return // no longer ours
 		}
 		if p.back(r) {
-			m.run.fail(wentBack(r))
+			m.run.queue.Fail(wentBack(r))
 			return
 		}
 		d := &delivery{partition: p, record: r}
@@ -132,10 +136,10 @@ func (m *member) file(fetches kgo.Fetches) (advanced []*partition) {
 			return
 		}
 		if p.add(d) {
-			m.run.push(d)
+			received = append(received, d)
 		}
 	})
-	return advanced
+	return received, advanced
 }
 
 // final are the errors that end a subscription: retrying would not resolve them, or nobody would
@@ -208,11 +212,9 @@ func (m *member) leave() {
 	_ = m.client.LeaveGroupContext(ctx)   // else the session runs out
 	m.client.CloseAllowingRebalance()
 	m.run.mu.Lock()
-	defer m.run.mu.Unlock()
-	for _, p := range m.partitions {
-		m.run.drop(p)
-		p.gone = true
-	}
+	list := slices.Collect(maps.Values(m.partitions))
+	m.run.mu.Unlock()
+	m.drop(list, true)
 }
 
 // commitLate commits what was acknowledged after its partition was released. That works while no

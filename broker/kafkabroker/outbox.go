@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 const (
@@ -51,17 +52,7 @@ type turn struct {
 	failed bool // set before done is closed
 }
 
-func (t *turn) over() bool {
-	if t == nil {
-		return true
-	}
-	select {
-	case <-t.done:
-		return true
-	default:
-		return false
-	}
-}
+func (t *turn) over() bool { return t == nil || brokerkit.Closed(t.done) }
 
 // part is the messages of one lane in a batch.
 type part struct {

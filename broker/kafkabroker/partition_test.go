@@ -94,3 +94,40 @@ func TestPartition_Taken(t *testing.T) {
 		t.Error("following() returns a record of a partition that is given back")
 	}
 }
+
+// TestRun_RoomAfterRevocation: a member that waits for room in the queue goes on when a rebalance takes away what fills it.
+func TestRun_RoomAfterRevocation(t *testing.T) {
+	t.Parallel()
+	r := newRun(new(Broker), 1, nil)
+	m := &member{run: r}
+	p := &partition{place: place{"t", 0}, member: m}
+	m.partitions = map[place]*partition{p.place: p}
+	r.queue.Push(&delivery{partition: p})
+	full := r.full()
+	if full == nil {
+		t.Fatal("the queue has room beyond the prefetch")
+	}
+	m.lost(t.Context(), nil, map[string][]int32{"t": {0}})
+	select {
+	case <-full:
+	default:
+		t.Error("the member waits for room although the queue is empty")
+	}
+	if r.full() != nil || r.queue.Len() > 0 || !p.gone || len(m.partitions) > 0 {
+		t.Errorf("%d deliveries of the lost partition are queued, want none", r.queue.Len())
+	}
+}
+
+// TestDelivery_HandedOnlyWhileAssigned: what Serve takes out of the queue while its partition is revoked is not passed on.
+func TestDelivery_HandedOnlyWhileAssigned(t *testing.T) {
+	t.Parallel()
+	p := &partition{member: &member{run: newRun(new(Broker), 1, nil)}}
+	first, second := &delivery{partition: p}, &delivery{partition: p}
+	if !first.hand() || first.state != handed {
+		t.Errorf("state %v of a delivery that was passed on, want %v", first.state, handed)
+	}
+	p.retire()
+	if second.hand() || second.state != queued {
+		t.Errorf("state %v of a delivery whose partition is leaving, want %v", second.state, queued)
+	}
+}

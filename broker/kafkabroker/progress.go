@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
@@ -151,15 +149,15 @@ func (t *topics) lookProgress(ctx context.Context, lane int) error {
 	if err != nil {
 		return err
 	}
-	detail, there := details[name]
+	detail, found, err := detailOf(details, name)
 	switch {
-	case !there || errors.Is(detail.Err, kerr.UnknownTopicOrPartition):
+	case err != nil:
+		return err
+	case !found:
 		if !t.cfg.CreateTopics {
 			return waybill.UnavailableError(fmt.Errorf("kafkabroker: topic %q, which the exactly-once relay needs, does not exist", name))
 		}
 		return t.create(ctx, name)
-	case detail.Err != nil:
-		return classify(fmt.Sprintf("look up topic %q", name), detail.Err)
 	case lane >= len(detail.Partitions):
 		return waybill.UnavailableError(fmt.Errorf("kafkabroker: topic %q has %d partitions, lane %d needs %d", name, len(detail.Partitions), lane, lane+1))
 	}

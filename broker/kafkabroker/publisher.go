@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/results"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -34,6 +35,14 @@ func (p publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait fun
 func unconfirmed(err error) error {
 	return waybill.UnavailableError(fmt.Errorf("kafkabroker: no confirmation: %w", err))
 }
+
+// batch is what one Send sends, and the results of it.
+type batch struct {
+	*results.Set
+	msgs []contract.Outgoing
+}
+
+func newBatch(msgs []contract.Outgoing) *batch { return &batch{results.New(len(msgs)), msgs} }
 
 // encode returns what is to be written; what is refused is nil and has its result. The error is
 // about all of the batch.

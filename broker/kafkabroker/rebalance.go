@@ -72,27 +72,33 @@ func (m *member) lost(_ context.Context, _ *kgo.Client, taken map[string][]int32
 	m.give(taken, true)
 }
 
-// give removes what is not handed out of partitions, and the partitions themselves if forGood is
-// set.
-func (m *member) give(taken map[string][]int32, forGood bool) []*partition {
+// give drops those of taken partitions that are there, and returns them.
+func (m *member) give(taken map[string][]int32, forGood bool) (list []*partition) {
 	m.run.mu.Lock()
-	defer m.run.mu.Unlock()
-	var list []*partition
 	for topic, numbers := range taken {
 		for _, n := range numbers {
-			p := m.partitions[place{topic, n}]
-			if p == nil {
-				continue
-			}
-			list = append(list, p)
-			m.run.drop(p)
-			if forGood {
-				p.gone = true
-				delete(m.partitions, p.place)
+			if p := m.partitions[place{topic, n}]; p != nil {
+				list = append(list, p)
 			}
 		}
 	}
+	m.run.mu.Unlock()
+	m.drop(list, forGood)
 	return list
+}
+
+// drop hands out no more of partitions, and forgets the partitions themselves if forGood is set.
+func (m *member) drop(list []*partition, forGood bool) {
+	m.run.mu.Lock()
+	for _, p := range list {
+		p.retire()
+		if forGood {
+			p.gone = true
+			delete(m.partitions, p.place)
+		}
+	}
+	m.run.mu.Unlock()
+	m.run.forget(list)
 }
 
 // drain waits until nothing of list is handed out, the time is over, or the run ends.

@@ -38,7 +38,7 @@ func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Su
 		return "", nil, waybill.UnavailableError(errClosed)
 	}
 	r := &replies{broker: b, address: request.NewAddress(), topic: b.cfg.replyTopic(), next: make(map[int32]kgo.Offset)}
-	if err := r.look(ctx); err != nil {
+	if err := b.topics.need(ctx, []string{r.topic}); err != nil {
 		return "", nil, err
 	}
 	if err := r.begin(ctx); err != nil {
@@ -53,15 +53,6 @@ type replies struct {
 	address string
 	topic   string
 	next    map[int32]kgo.Offset // of each partition, what is to be read next
-}
-
-// look makes sure that the topic exists.
-func (r *replies) look(ctx context.Context) error {
-	wrong, err := r.broker.topics.look(ctx, []string{r.topic})
-	if err != nil {
-		return err
-	}
-	return missingTopic([]string{r.topic}, wrong)
 }
 
 // begin records where the topic ends. If it was just created, not every broker knows it yet.
@@ -140,7 +131,7 @@ func (r *replies) receive(ctx context.Context, in *inflow) {
 // renew recreates the topic, or finds it recreated.
 func (r *replies) renew(ctx context.Context) error {
 	r.broker.topics.forget(r.topic)
-	if err := r.look(ctx); err != nil {
+	if err := r.broker.topics.need(ctx, []string{r.topic}); err != nil {
 		return err
 	}
 	clear(r.next)

@@ -2,13 +2,13 @@ package kafkabroker
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ contract.Delivery = (*reply)(nil)
@@ -20,7 +20,7 @@ type reply struct {
 	in      *inflow
 	record  *kgo.Record
 	again   bool
-	settled atomic.Bool
+	fate    brokerkit.Fate
 }
 
 // Message implements [contract.Delivery].
@@ -33,7 +33,7 @@ func (d *reply) Redelivered() bool { return d.again }
 
 // Ack implements [contract.Delivery].
 func (d *reply) Ack(context.Context) error {
-	err := d.settle()
+	err := d.settle("acknowledge")
 	if err == nil {
 		<-d.in.quota
 	}
@@ -42,7 +42,7 @@ func (d *reply) Ack(context.Context) error {
 
 // Retry keeps the reply in this process until delay has passed.
 func (d *reply) Retry(_ context.Context, delay time.Duration) error {
-	err := d.settle()
+	err := d.settle("retry")
 	if err == nil {
 		time.AfterFunc(delay, func() { d.in.queue.Push(&reply{replies: d.replies, in: d.in, record: d.record, again: true}) })
 	}
@@ -52,13 +52,10 @@ func (d *reply) Retry(_ context.Context, delay time.Duration) error {
 // Extend does nothing: nobody else gets the reply.
 func (d *reply) Extend(context.Context) error { return nil }
 
-func (d *reply) settle() error {
-	if d.replies.broker.closed() {
-		return waybill.UnavailableError(errClosed)
+func (d *reply) settle(doing string) error {
+	err := d.fate.Settle(doing, d.replies.broker.closed(), errClosed)
+	if err == nil {
+		d.in.queue.Free()
 	}
-	if d.settled.Swap(true) {
-		return errSettled
-	}
-	d.in.queue.Free()
-	return nil
+	return err
 }

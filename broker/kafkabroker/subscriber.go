@@ -9,6 +9,8 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
+	"github.com/waybill-go/waybill/internal/handover"
 )
 
 type subscriber struct {
@@ -37,11 +39,8 @@ func (s *subscriber) subscribe(ctx context.Context, prefetch int, take takeFunc,
 		return waybill.UnavailableError(errClosed)
 	}
 	defer s.broker.runs.Done()
-	switch err := s.prepare(ctx, memberships); {
-	case ctx.Err() != nil:
-		return nil
-	case err != nil:
-		return err
+	if err := s.prepare(ctx, memberships); err != nil || ctx.Err() != nil {
+		return brokerkit.Ended(ctx, err)
 	}
 	r := newRun(s.broker, prefetch, take)
 	for _, m := range memberships {
@@ -51,7 +50,7 @@ func (s *subscriber) subscribe(ctx context.Context, prefetch int, take takeFunc,
 		}
 	}
 	defer r.stop()
-	return r.serve(ctx, deliver)
+	return r.queue.Serve(ctx, s.broker.done, waybill.UnavailableError(errClosed), deliver)
 }
 
 // prepare makes sure that the topics exist.
@@ -62,15 +61,15 @@ func (s *subscriber) prepare(ctx context.Context, memberships []membership) erro
 	for _, m := range memberships {
 		names = append(names, m.topics...)
 	}
-	wrong, err := s.broker.topics.look(ctx, names)
+	return s.broker.topics.need(ctx, names)
+}
+
+// need makes sure that topics exist, and returns the error of the first that does not.
+func (t *topics) need(ctx context.Context, names []string) error {
+	wrong, err := t.look(ctx, names)
 	if err != nil {
 		return err
 	}
-	return missingTopic(names, wrong)
-}
-
-// missingTopic returns the first error of wrong, in the order of names.
-func missingTopic(names []string, wrong map[string]error) error {
 	for _, name := range names {
 		if err := wrong[name]; err != nil {
 			return fmt.Errorf("subscribe: %w", err)
@@ -79,145 +78,77 @@ func missingTopic(names []string, wrong map[string]error) error {
 	return nil
 }
 
-// run is one Subscribe at work.
+// run is one Subscribe at work. The lock of its queue is taken before its own.
 type run struct {
-	broker  *Broker
-	takes   takeFunc // nil if only Kafka stores offsets
-	members []*member
-	slots   chan struct{} // one value for each delivery that is handed out
-	more    chan struct{} // has a value if queue may have grown
-	room    chan struct{} // closed and replaced when queue has room again
-	failed  chan error    // an error that waiting will not resolve
-	settled chan struct{} // closed and replaced at each settlement
+	broker   *Broker
+	takes    takeFunc // nil if only Kafka stores offsets
+	members  []*member
+	prefetch int
+	queue    *handover.Queue[*delivery]
 
 	mu       sync.Mutex
-	queue    []*delivery // received and not yet handed out, in order
+	room     chan struct{} // closed and replaced when queue may have room again
+	settled  chan struct{} // closed and replaced at each settlement
 	stopping bool
 }
 
 func newRun(b *Broker, prefetch int, take takeFunc) *run {
 	return &run{
-		broker:  b,
-		takes:   take,
-		slots:   make(chan struct{}, prefetch),
-		more:    make(chan struct{}, 1),
-		room:    make(chan struct{}),
-		failed:  make(chan error, 1),
-		settled: make(chan struct{}),
+		broker: b, takes: take, prefetch: prefetch, queue: handover.New(prefetch, (*delivery).hand),
+		room: make(chan struct{}), settled: make(chan struct{}),
 	}
 }
 
-// serve passes deliveries on, one after the other, each when it has a slot.
-func (r *run) serve(ctx context.Context, deliver func(*delivery)) error {
-	for {
-		if ctx.Err() != nil {
-			return nil
-		}
-		var slots chan struct{}
-		if r.waiting() {
-			slots = r.slots
-		}
-		select {
-		case <-ctx.Done():
-		case <-r.broker.done:
-			return waybill.UnavailableError(errClosed)
-		case err := <-r.failed:
-			return err
-		case <-r.more:
-		case slots <- struct{}{}:
-			if d := r.pop(); d != nil {
-				deliver(d)
-			} else {
-				<-r.slots // its partition was revoked
-			}
-		}
-	}
-}
-
-func (r *run) waiting() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.queue) > 0
-}
-
-// pop takes the first delivery, for which the caller has a slot.
-func (r *run) pop() *delivery {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.queue) == 0 {
-		return nil
-	}
-	d := r.queue[0]
-	r.queue[0] = nil
-	r.queue = r.queue[1:]
-	d.state = handed
-	if len(r.queue) < cap(r.slots) {
-		close(r.room)
-		r.room = make(chan struct{})
-	}
-	return d
-}
-
-// push adds to the queue. The caller holds the lock.
-func (r *run) push(d *delivery) {
-	d.state = queued
-	r.queue = append(r.queue, d)
-	select {
-	case r.more <- struct{}{}:
-	default:
-	}
-}
-
-// due puts a delivery whose delay has passed into the queue, unless its partition is gone.
+// due queues a delivery whose delay has passed, unless its partition is gone.
 func (r *run) due(d *delivery) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	d.timer = nil
-	if d.state == waiting && !d.partition.leaving {
-		r.push(d)
+	again := d.state == waiting && !d.partition.leaving
+	if again {
+		d.state = queued
+	}
+	r.mu.Unlock()
+	if again {
+		r.queue.Push(d)
 	}
 }
 
 // release frees the slot of a delivery that was handed out. The caller holds the lock.
 func (r *run) release() {
-	<-r.slots
-	r.wakeDrains()
+	r.queue.Free()
+	renew(&r.settled)
 }
 
-func (r *run) wakeDrains() {
-	close(r.settled)
-	r.settled = make(chan struct{})
+// renew closes a channel that others wait for, and replaces it. The caller holds the lock.
+func renew(c *chan struct{}) {
+	close(*c)
+	*c = make(chan struct{})
 }
 
-// full returns a channel that is closed when the queue has room, nil if it has room now.
+// full returns a channel that is closed when the queue may have room, nil if it has room now.
 func (r *run) full() <-chan struct{} {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.queue) < cap(r.slots) {
+	room := r.room
+	r.mu.Unlock()
+	if r.queue.Len() < r.prefetch {
 		return nil
 	}
-	return r.room
+	return room
 }
 
-// drop hands out no more of a partition. The caller holds the lock.
-func (r *run) drop(p *partition) {
-	p.retire()
-	r.queue = slices.DeleteFunc(r.queue, func(d *delivery) bool { return d.partition == p })
-}
-
-// fail ends the run with an error that waiting will not resolve.
-func (r *run) fail(err error) {
-	select {
-	case r.failed <- err:
-	default:
-	}
+// forget removes what is queued of partitions that are leaving.
+func (r *run) forget(list []*partition) {
+	r.queue.Remove(func(d *delivery) bool { return slices.Contains(list, d.partition) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	renew(&r.room)
 }
 
 // stop leaves the groups. What was handed out can still be settled.
 func (r *run) stop() {
 	r.mu.Lock()
 	r.stopping = true
-	r.wakeDrains()
+	renew(&r.settled)
 	r.mu.Unlock()
 	var leaving sync.WaitGroup
 	for _, m := range r.members {

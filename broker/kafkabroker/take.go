@@ -106,7 +106,7 @@ func (m *member) takeOne(ctx context.Context, at place, c contract.PartitionClai
 		case ctx.Err() != nil:
 			return progress, ctx.Err()
 		case !waybill.IsUnavailable(err) && !waybill.IsConflict(err):
-			m.run.fail(err)
+			m.run.queue.Fail(err)
 			return progress, err
 		}
 		if err := m.wait(ctx, n); err != nil {

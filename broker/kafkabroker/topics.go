@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 const (
@@ -76,11 +78,9 @@ func (t *topics) look(ctx context.Context, names []string) (map[string]error, er
 	wrong := make(map[string]error)
 	var there []string
 	for _, name := range names {
-		err := details[name].Err
-		if _, ok := details[name]; !ok || errors.Is(err, kerr.UnknownTopicOrPartition) {
+		_, found, err := detailOf(details, name)
+		if err == nil && !found {
 			err = t.missing(ctx, name)
-		} else {
-			err = classify(fmt.Sprintf("look up topic %q", name), err)
 		}
 		if err != nil {
 			wrong[name] = err
@@ -115,6 +115,15 @@ func (t *topics) describe(ctx context.Context, names []string) (kadm.TopicDetail
 	return details, nil
 }
 
+// detailOf returns what the cluster reports about a topic, if it exists.
+func detailOf(details kadm.TopicDetails, name string) (detail kadm.TopicDetail, found bool, _ error) {
+	detail, found = details[name]
+	if !found || errors.Is(detail.Err, kerr.UnknownTopicOrPartition) {
+		return detail, false, nil
+	}
+	return detail, true, classify(fmt.Sprintf("look up topic %q", name), detail.Err)
+}
+
 func isAuth(err error) bool {
 	var auth *kadm.AuthError
 	return errors.As(err, &auth)
@@ -123,16 +132,13 @@ func isAuth(err error) bool {
 func (t *topics) unknown(names []string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	seen := make(map[string]bool)
 	var list []string
 	for _, name := range names {
-		if info, ok := t.known[name]; (ok && time.Since(info.read) < topicAge) || seen[name] {
-			continue
+		if info, ok := t.known[name]; !ok || time.Since(info.read) >= topicAge {
+			list = append(list, name)
 		}
-		seen[name] = true
-		list = append(list, name)
 	}
-	return list
+	return brokerkit.Unique(list, func(name string) string { return name })
 }
 
 // missing creates a topic, or reports that it does not exist.

@@ -2,15 +2,14 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ broker.Topology = (*Broker)(nil)
@@ -26,6 +25,15 @@ const (
 // or is compacted, is a conflict: partitions are never added, because keys would change theirs and
 // lose their order.
 func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	return brokerkit.Plan(b.plan(ctx, w))
+}
+
+// Apply implements [broker.Topology]: it creates the topics that are missing.
+func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	return brokerkit.Apply(b.plan(ctx, w))
+}
+
+func (b *Broker) plan(ctx context.Context, w broker.Wanted) (plan []brokerkit.Part, err error) {
 	names, err := b.wantedTopics(w)
 	if err != nil || len(names) == 0 {
 		return nil, err
@@ -34,34 +42,18 @@ func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, erro
 	if err != nil {
 		return nil, err
 	}
-	policies, err := b.settings(ctx, names, cleanupPolicyKey)
+	settings, err := b.settings(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	steps := make([]broker.Step, len(names))
-	for i, name := range names {
-		if steps[i], err = b.step(name, details, policies[name]); err != nil {
+	for _, name := range names {
+		step, err := b.step(name, details, setting(settings[name], cleanupPolicyKey))
+		if err != nil {
 			return nil, err
 		}
+		plan = append(plan, brokerkit.Part{Step: step, Make: func() error { return b.topics.create(ctx, name) }})
 	}
-	return steps, nil
-}
-
-// Apply implements [broker.Topology]: it creates the topics that are missing.
-func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
-	steps, err := b.Plan(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range steps {
-		if s.Action != broker.Create {
-			continue
-		}
-		if err := b.topics.create(ctx, s.Name); err != nil {
-			return nil, err
-		}
-	}
-	return steps, nil
+	return plan, nil
 }
 
 // wantedTopics returns the names of the Kafka topics that w needs, sorted.
@@ -104,14 +96,14 @@ func (b *Broker) wantedTopics(w broker.Wanted) ([]string, error) {
 // step compares one topic with what is configured.
 func (b *Broker) step(name string, details kadm.TopicDetails, policy string) (broker.Step, error) {
 	s := broker.Step{Kind: topicKind, Name: name, Action: broker.Keep}
-	topic, ok := details[name]
+	topic, found, err := detailOf(details, name)
 	switch {
-	case !ok || errors.Is(topic.Err, kerr.UnknownTopicOrPartition):
+	case err != nil:
+		return s, err
+	case !found:
 		s.Action = broker.Create
 		s.Detail = fmt.Sprintf("partitions: %s, replication.factor: %s", count(b.cfg.partitionsOf(name)), count(b.cfg.ReplicationFactor))
 		return s, nil
-	case topic.Err != nil:
-		return s, classify(fmt.Sprintf("look up topic %q", name), topic.Err)
 	}
 	var wrong []string
 	differs := func(setting string, has, wanted int) {
@@ -149,15 +141,15 @@ func replicas(topic kadm.TopicDetail) int {
 	return least
 }
 
-// settings returns one setting of each topic that exists, "" where the cluster does not report it.
-func (b *Broker) settings(ctx context.Context, names []string, key string) (map[string]string, error) {
+// settings returns those of the topics that exist, as far as the cluster reports them.
+func (b *Broker) settings(ctx context.Context, names []string) (map[string]kadm.ResourceConfig, error) {
 	configs, err := b.admin.DescribeTopicConfigs(ctx, names...)
 	if err != nil && !isAuth(err) {
 		return nil, classify("read settings of topics", err)
 	}
-	values := make(map[string]string)
+	settings := make(map[string]kadm.ResourceConfig)
 	for _, topic := range configs {
-		values[topic.Name] = setting(topic, key)
+		settings[topic.Name] = topic
 	}
-	return values, nil
+	return settings, nil
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
+	"github.com/waybill-go/waybill/internal/results"
 )
 
 // transactionTimeout is after how long the cluster aborts a transaction whose producer has died, if
@@ -51,7 +53,7 @@ func (o *outbox) newSession(lane int) (*laneSession, error) {
 // committing a mark: whoever can commit is the only one that can, and what is before the mark is
 // all there is.
 func (s *laneSession) begin(ctx context.Context) error {
-	ctx, end := s.within(ctx)
+	ctx, end := brokerkit.Join(ctx, s.ctx)
 	defer end()
 	mark := progressRecord(s.topic, s.lane, nil)
 	if _, err := s.transact(ctx, []*kgo.Record{mark}); err != nil {
@@ -74,7 +76,7 @@ func (s *laneSession) begin(ctx context.Context) error {
 
 // publish commits records together with ids, which are then recorded.
 func (s *laneSession) publish(ctx context.Context, records []*kgo.Record, ids []rowID) (errs []error, err error) {
-	ctx, end := s.within(ctx)
+	ctx, end := brokerkit.Join(ctx, s.ctx)
 	defer end()
 	noted := progressRecord(s.topic, s.lane, ids)
 	errs, err = s.transact(ctx, append(records[:len(records):len(records)], noted))
@@ -105,33 +107,15 @@ func (s *laneSession) transact(ctx context.Context, records []*kgo.Record) (errs
 // produce hands records to the client library and returns one result for each, or an error if ctx
 // ends before they are known.
 func (s *laneSession) produce(ctx context.Context, records []*kgo.Record) ([]error, error) {
-	type answer struct {
-		place int
-		err   error
-	}
-	answers := make(chan answer, len(records))
+	answers := results.New(len(records))
 	for i, r := range records {
-		s.client.TryProduce(context.Background(), r, func(_ *kgo.Record, err error) { answers <- answer{i, err} })
+		s.client.TryProduce(context.Background(), r, func(_ *kgo.Record, err error) { answers.Resolve(i, err) })
 	}
-	errs := make([]error, len(records))
-	for range records {
-		select {
-		case a := <-answers:
-			errs[a.place] = a.err
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	return errs, nil
-}
-
-// within returns a context that ends with ctx or with the session; its cause says why.
-func (s *laneSession) within(ctx context.Context) (_ context.Context, end func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
+	select {
+	case <-answers.Done():
+		return answers.All(), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 

@@ -68,6 +68,8 @@ func classify(doing string, err error) error {
 
 // connectionLost is the result of a message whose outcome is unknown because the connection
 // ended.
-func connectionLost() error {
-	return waybill.UnavailableError(fmt.Errorf("natsbroker: no confirmation: %w", waybill.ErrConnectionLost))
+func connectionLost() error { return unconfirmed(waybill.ErrConnectionLost) }
+
+func unconfirmed(why error) error {
+	return waybill.UnavailableError(fmt.Errorf("natsbroker: no confirmation: %w", why))
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/handover"
 	"github.com/waybill-go/waybill/internal/opening"
 )
@@ -33,8 +32,6 @@ const (
 	// writeTimeout is how long a server may leave the socket full before the connection
 	// counts as lost.
 	writeTimeout = 5 * time.Second
-
-	maxReconnectDelay = 5 * time.Second
 )
 
 // Broker is a connection to JetStream. It is safe for concurrent use.
@@ -56,9 +53,8 @@ type Broker struct {
 
 	closeOnce sync.Once
 
-	mu      sync.Mutex
-	pullers map[*puller]struct{}   // those that run
-	open    map[*delivery]struct{} // received and not settled
+	pullers brokerkit.Set[*puller]   // those that run
+	open    brokerkit.Set[*delivery] // received and not settled
 }
 
 // Open connects to NATS and makes sure that the stream exists, unless cfg.DeclareNothing is set. An
@@ -73,27 +69,21 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{
-		cfg:     cfg,
-		set:     set,
-		nc:      cfg.Conn,
-		done:    make(chan struct{}),
-		pullers: make(map[*puller]struct{}),
-		open:    make(map[*delivery]struct{}),
+		cfg:  cfg,
+		set:  set,
+		nc:   cfg.Conn,
+		done: make(chan struct{}),
 	}
 	if b.nc == nil {
 		if b.nc, err = b.connect(); err != nil {
 			return nil, invalidf("Options", "are refused by the client library: %v", err)
 		}
 	}
-	err = b.start()
-	if err == nil {
-		err = opening.Tolerate(cfg.Log, "NATS", cfg.hosts(), b.prepare(ctx))
-	}
-	if err != nil {
+	if err = b.start(); err != nil {
 		b.Close()
 		return nil, err
 	}
-	return b, nil
+	return opening.Opened(b, cfg.Log, "NATS", cfg.hosts(), b.prepare(ctx))
 }
 
 // connect dials the servers. If none accepts the connection, it keeps trying in the background.
@@ -125,10 +115,9 @@ func (b *Broker) connect() (*nats.Conn, error) {
 	return nc, nil
 }
 
-// reconnectDelay grows from 50 ms, ±20 %, and is taken each time all servers have been tried.
+// reconnectDelay is taken each time all servers have been tried.
 func reconnectDelay(round int) time.Duration {
-	d := min(50*time.Millisecond<<min(max(round-1, 0), 10), maxReconnectDelay)
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+	return brokerkit.Spread(brokerkit.Backoff(50*time.Millisecond, round))
 }
 
 // start sets up what needs no server.
@@ -181,7 +170,7 @@ func (b *Broker) watch() {
 		}
 	})
 	b.nc.SetReconnectHandler(func(nc *nats.Conn) {
-		for _, p := range b.running() {
+		for _, p := range b.pullers.All() {
 			p.reconnected()
 		}
 		if reconnected != nil {
@@ -241,13 +230,11 @@ func (b *Broker) giveBack() {
 		return
 	}
 	var stops sync.WaitGroup
-	for _, p := range b.running() {
+	for _, p := range b.pullers.All() {
 		stops.Go(p.stop)
 	}
 	stops.Wait()
-	b.mu.Lock()
-	open := slices.Collect(maps.Keys(b.open))
-	b.mu.Unlock()
+	open := b.open.All()
 	slices.SortFunc(open, func(x, y *delivery) int { return cmp.Compare(x.sequence, y.sequence) })
 	for _, d := range open {
 		d.giveBack(false)
@@ -267,14 +254,7 @@ func (b *Broker) end() {
 }
 
 // ended reports whether the broker is closed, or its connection gone for good.
-func (b *Broker) ended() bool {
-	select {
-	case <-b.done:
-		return true
-	default:
-		return false
-	}
-}
+func (b *Broker) ended() bool { return brokerkit.Closed(b.done) }
 
 // connected returns nil, or an unavailable error that says why nothing can be sent now.
 func (b *Broker) connected() error {
@@ -288,41 +268,6 @@ func (b *Broker) connected() error {
 		return waybill.UnavailableError(fmt.Errorf("%w: %w", errNotConnected, *why))
 	}
 	return waybill.UnavailableError(errNotConnected)
-}
-
-// running returns the running pullers.
-func (b *Broker) running() []*puller {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	list := make([]*puller, 0, len(b.pullers))
-	for p := range b.pullers {
-		list = append(list, p)
-	}
-	return list
-}
-
-func (b *Broker) started(p *puller) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.pullers[p] = struct{}{}
-}
-
-func (b *Broker) stopped(p *puller) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.pullers, p)
-}
-
-func (b *Broker) opened(d *delivery) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.open[d] = struct{}{}
-}
-
-func (b *Broker) closed(d *delivery) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.open, d)
 }
 
 var (

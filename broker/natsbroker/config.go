@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -89,27 +90,13 @@ const (
 
 // withDefaults returns c with its zero fields filled in and checked.
 func (c Config) withDefaults() (Config, error) {
-	if c.Stream == "" {
-		c.Stream = defaultStream
-	}
-	if c.SubjectPrefix == "" {
-		c.SubjectPrefix = defaultSubjectPrefix
-	}
-	if c.Replicas == 0 {
-		c.Replicas = 1
-	}
-	if c.MaxAge == 0 {
-		c.MaxAge = defaultMaxAge
-	}
-	if c.DuplicateWindow == 0 {
-		c.DuplicateWindow = defaultDuplicateWindow
-	}
-	if c.AckWait == 0 {
-		c.AckWait = defaultAckWait
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+	c.Stream = cmp.Or(c.Stream, defaultStream)
+	c.SubjectPrefix = cmp.Or(c.SubjectPrefix, defaultSubjectPrefix)
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	c.MaxAge = cmp.Or(c.MaxAge, defaultMaxAge)
+	c.DuplicateWindow = cmp.Or(c.DuplicateWindow, defaultDuplicateWindow)
+	c.AckWait = cmp.Or(c.AckWait, defaultAckWait)
+	c.Log = cmp.Or(c.Log, slog.Default())
 	for _, check := range []func() error{c.checkServer, c.checkNames, c.checkStream, c.checkAckWait} {
 		if err := check(); err != nil {
 			return c, err

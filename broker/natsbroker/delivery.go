@@ -3,13 +3,13 @@ package natsbroker
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var (
@@ -28,25 +28,16 @@ type delivery struct {
 	msg         *nats.Msg
 	sequence    uint64 // position in the stream
 	redelivered bool
-	handed      bool // it was passed to deliver and has a slot; set before it is passed
-	settled     atomic.Bool
+	fate        brokerkit.Fate
 	left        atomic.Bool // settled, but for giveBack
-
-	once    sync.Once
-	message *waybill.Message
-	err     error
+	decoded     brokerkit.Decoded
 }
 
 func (d *delivery) Message() (*waybill.Message, error) {
-	d.once.Do(func() { d.message, d.err = decode(d.puller.broker().cfg.SubjectPrefix, d.msg) })
-	return d.message, d.err
+	return d.decoded.Get(func() (*waybill.Message, error) { return decode(d.puller.broker().cfg.SubjectPrefix, d.msg) })
 }
 
-// hand records that d is passed on.
-func (d *delivery) hand() bool {
-	d.handed = true
-	return true
-}
+func (d *delivery) hand() bool { return d.fate.Hand() }
 
 func (d *delivery) Redelivered() bool { return d.redelivered }
 
@@ -96,19 +87,13 @@ func (d *delivery) settle(doing string, tell func() error) error {
 
 // close refuses a settlement that is a second one, or too late.
 func (d *delivery) close(doing string) error {
-	if d.puller.broker().ended() {
-		return waybill.UnavailableError(fmt.Errorf("%s a delivery: %w", doing, errClosed))
-	}
-	if d.settled.Swap(true) {
-		return fmt.Errorf("natsbroker: %s: delivery was settled before", doing)
-	}
-	return nil
+	return d.fate.Settle(doing, d.puller.broker().ended(), errClosed)
 }
 
 // giveBack makes the server redeliver the message at once, unless it is settled. With wait it returns when
 // the server has done that, and handled all that was given back before, or after a short timeout.
 func (d *delivery) giveBack(wait bool) {
-	if !d.left.Swap(false) && d.settled.Swap(true) {
+	if !d.left.Swap(false) && !d.fate.Take() {
 		return
 	}
 	if wait {

@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -36,9 +37,7 @@ type Discovery struct {
 // Discovery returns the transport for package discovery. The error names the field of cfg
 // that is wrong; the server is not asked.
 func (b *Broker) Discovery(cfg DiscoveryConfig) (*Discovery, error) {
-	if cfg.Prefix == "" {
-		cfg.Prefix = defaultDiscoveryPrefix
-	}
+	cfg.Prefix = cmp.Or(cfg.Prefix, defaultDiscoveryPrefix)
 	switch {
 	case len(cfg.Prefix) > maxDiscoveryPrefixLen:
 		return nil, invalidf("DiscoveryConfig.Prefix", "has %d bytes, the limit is %d", len(cfg.Prefix), maxDiscoveryPrefixLen)

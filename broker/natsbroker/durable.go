@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -30,32 +31,21 @@ type durable struct {
 // durablesOf returns the durables of a subscription. A destination has one whatever the
 // group, so that each message sent to it goes to one group only.
 func durablesOf(prefix string, s consumer.Subscription) ([]durable, error) {
-	if err := s.Validate(); err != nil {
+	addresses, err := brokerkit.Addresses(s)
+	if err != nil {
 		return nil, err
 	}
 	var list []durable
-	for i, topic := range s.Topics {
-		subject, ok := subjectOf(prefix, topic, "")
+	for _, a := range addresses {
+		subject, ok := subjectOf(prefix, a.Topic, a.To)
 		if !ok {
-			return nil, badAddress(fmt.Sprintf("Subscription.Topics[%d]", i))
+			return nil, badAddress(a.Field)
 		}
-		list = append(list, durable{
-			name:    durableName(s.Group, topic, subject),
-			subject: subject,
-			about:   fmt.Sprintf("waybill: group %q, topic %q", s.Group, topic),
-		})
-	}
-	if s.To != "" {
-		subject, ok := subjectOf(prefix, "", s.To)
-		if !ok {
-			return nil, badAddress("Subscription.To")
+		d := durable{name: durableName(s.Group, a.Topic, subject), subject: subject, about: fmt.Sprintf("waybill: group %q, topic %q", s.Group, a.Topic)}
+		if a.To != "" {
+			d.name, d.about, d.replies = durableName("", a.To, subject), fmt.Sprintf("waybill: destination %q", a.To), request.IsAddress(a.To)
 		}
-		list = append(list, durable{
-			name:    durableName("", s.To, subject),
-			subject: subject,
-			about:   fmt.Sprintf("waybill: destination %q", s.To),
-			replies: request.IsAddress(s.To),
-		})
+		list = append(list, d)
 	}
 	return list, nil
 }

@@ -1,8 +1,6 @@
 package natsbroker
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -94,108 +92,34 @@ func plain(s string) bool {
 func decode(prefix string, in *nats.Msg) (*waybill.Message, error) {
 	m := &waybill.Message{Payload: in.Data}
 	setAddress(m, prefix, in.Subject)
-	var (
-		first error
-		rest  rest
-		event bool
-	)
+	r := cloudevents.Reader{Message: m}
+	encoded := encodedIn(in.Header)
 	for name, values := range in.Header {
 		name, value := strings.ToLower(name), strings.Join(values, ",")
-		attribute, ok := strings.CutPrefix(name, attributePrefix)
-		if !ok {
-			rest.add(name, value)
+		var err error
+		if attribute, ok := strings.CutPrefix(name, attributePrefix); ok {
+			value, err = cloudevents.Unescape(value)
+			r.NoteText("attribute", attribute, err)
+			r.Attribute(attribute, value)
 			continue
 		}
-		event = true
-		if err := setAttribute(m, attribute, value); err != nil && first == nil {
-			first = err
-		}
-	}
-	if err := rest.set(m); err != nil && first == nil {
-		first = err
-	}
-	if cloudevents.Structured(rest.contentType) && !event {
-		if err := cloudevents.ParseStructured(m, rest.contentType, in.Data); err != nil {
-			first = err
-		}
-	}
-	cloudevents.FillInKey(m)
-	if first != nil {
-		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("natsbroker: decode envelope: %w", first))
-	}
-	return m, nil
-}
-
-func setAttribute(m *waybill.Message, name, raw string) error {
-	value, err := cloudevents.Unescape(raw)
-	if err != nil {
-		err = fmt.Errorf("attribute %s %w", name, err)
-	}
-	if wrong := cloudevents.Set(m, name, value); wrong != nil {
-		return wrong
-	}
-	return err
-}
-
-// rest is what the headers of a message hold in addition to attributes.
-type rest struct {
-	contentType, traceParent, traceState string
-	encoded                              string      // names, see encodedHeader
-	own                                  [][2]string // names in lower case, and values
-}
-
-func (r *rest) add(name, value string) {
-	switch name {
-	case contentTypeHeader:
-		r.contentType = value
-	case "traceparent":
-		r.traceParent = value
-	case "tracestate":
-		r.traceState = value
-	case encodedHeader:
-		r.encoded = value
-	default:
-		if !waybill.ReservedHeader(name) {
-			r.own = append(r.own, [2]string{name, value})
-		}
-	}
-}
-
-// set sets the fields for these headers. Those that repeat an attribute count only if that is missing.
-func (r *rest) set(m *waybill.Message) (first error) {
-	setMissing(&m.ContentType, r.contentType)
-	setMissing(&m.TraceParent, r.traceParent)
-	setMissing(&m.TraceState, r.traceState)
-	if len(r.own) == 0 {
-		return nil
-	}
-	if m.Headers == nil {
-		m.Headers = make(map[string]string, len(r.own))
-	}
-	encoded := strings.Split(r.encoded, ",")
-	for _, header := range r.own {
-		name, value := header[0], header[1]
 		if slices.Contains(encoded, name) {
 			value = cloudevents.Unpercent(value)
 		}
-		value, err := validUTF8(value)
-		if err != nil && first == nil {
-			first = fmt.Errorf("header %s %w", name, err)
+		if value, err = cloudevents.UTF8(value); !waybill.ReservedHeader(name) {
+			r.NoteText("header", name, err)
 		}
-		m.Headers[name] = value
+		r.Header(name, value)
 	}
-	return first
+	return r.Finish("natsbroker")
 }
 
-func setMissing(field *string, value string) {
-	if *field == "" {
-		*field, _ = validUTF8(value)
+// encodedIn returns the names of the application headers whose value is percent-encoded.
+func encodedIn(header nats.Header) []string {
+	for name, values := range header {
+		if strings.EqualFold(name, encodedHeader) {
+			return strings.Split(strings.Join(values, ","), ",")
+		}
 	}
-}
-
-func validUTF8(s string) (string, error) {
-	if clean := strings.ToValidUTF8(s, "\ufffd"); clean != s {
-		return clean, errors.New("is not UTF-8")
-	}
-	return s, nil
+	return nil
 }

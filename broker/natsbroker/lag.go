@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ consumer.Lagger = (*subscriber)(nil)
@@ -19,15 +20,7 @@ func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	if err != nil {
 		return consumer.Lag{}, err
 	}
-	var lag consumer.Lag
-	for _, d := range durables {
-		n, err := s.broker.pending(ctx, d)
-		if err != nil {
-			return consumer.Lag{}, err
-		}
-		lag.Messages += n
-	}
-	return lag, nil
+	return brokerkit.Lag(durables, func(d durable) (int64, error) { return s.broker.pending(ctx, d) })
 }
 
 // pending counts what a durable consumer, which may not exist, has not delivered yet.

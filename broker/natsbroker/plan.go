@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ broker.Topology = (*Broker)(nil)
@@ -24,6 +25,17 @@ var _ broker.Topology = (*Broker)(nil)
 // The error is an [*waybill.InvalidError] if w is wrong, else the reason why the server did not
 // answer.
 func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	return brokerkit.Plan(b.plan(ctx, w))
+}
+
+// Apply implements [broker.Topology]. It creates nothing before everything that exists has been
+// checked, and nothing on a stream that is in conflict. A late error is returned together with
+// the steps that were done.
+func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	return brokerkit.Apply(b.plan(ctx, w))
+}
+
+func (b *Broker) plan(ctx context.Context, w broker.Wanted) ([]brokerkit.Part, error) {
 	durables, err := b.cfg.durables(w)
 	if err != nil {
 		return nil, err
@@ -32,7 +44,12 @@ func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, erro
 	if err != nil {
 		return nil, err
 	}
-	steps := []broker.Step{stream}
+	plan := []brokerkit.Part{{Step: stream, Make: func() error {
+		if stream.Action == broker.Add {
+			return b.addSubject(ctx)
+		}
+		return b.createStream(ctx)
+	}}}
 	for _, d := range durables {
 		step := broker.Step{Kind: "consumer", Name: d.name, Action: stream.Action, Detail: d.about}
 		switch stream.Action {
@@ -43,38 +60,9 @@ func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, erro
 				return nil, err
 			}
 		}
-		steps = append(steps, step)
+		plan = append(plan, brokerkit.Part{Step: step, Make: func() error { return b.create(ctx, d) }})
 	}
-	return steps, nil
-}
-
-// Apply implements [broker.Topology]. It creates nothing before everything that exists has been
-// checked, and nothing on a stream that is in conflict. A late error is returned together with
-// the steps that were done.
-func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
-	steps, err := b.Plan(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	switch steps[0].Action {
-	case broker.Create:
-		err = b.createStream(ctx)
-	case broker.Add:
-		err = b.addSubject(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	durables, err := b.cfg.durables(w)
-	for i, d := range durables {
-		if steps[i+1].Action != broker.Create {
-			continue
-		}
-		if err = b.create(ctx, d); err != nil {
-			return steps[:i+1], err
-		}
-	}
-	return steps, err
+	return plan, nil
 }
 
 // durables returns the durable consumers that w needs, each once.
@@ -94,13 +82,9 @@ func (c Config) durables(w broker.Wanted) ([]durable, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range durables {
-			if !slices.Contains(list, d) {
-				list = append(list, d)
-			}
-		}
+		list = append(list, durables...)
 	}
-	return list, nil
+	return brokerkit.Unique(list, func(d durable) durable { return d }), nil
 }
 
 func (b *Broker) planStream(ctx context.Context) (broker.Step, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/cloudevents"
+	"github.com/waybill-go/waybill/internal/results"
 )
 
 const (
@@ -33,6 +34,19 @@ func (p publisher) DedupWindow() time.Duration { return p.broker.Redelivery().Du
 
 // ConfirmsLate implements [contract.LateConfirmer]: pings detect a lost connection.
 func (publisher) ConfirmsLate() bool { return true }
+
+// batch is what one Send sends, and the results of it.
+type batch struct {
+	*results.Set
+	number uint64
+	reply  string // what the reply subjects start with
+	msgs   []contract.Outgoing
+	lost   bool // the connection ended meanwhile; guarded by the lock of acks
+}
+
+func newBatch(msgs []contract.Outgoing) *batch {
+	return &batch{Set: results.New(len(msgs)), msgs: msgs}
+}
 
 // Send encodes and checks all of msgs, then writes those that passed.
 func (p publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
@@ -133,12 +147,7 @@ func (p publisher) write(ctx context.Context, b *batch, list []*nats.Msg) {
 // wait returns the results when all are known or ctx is done.
 func (p publisher) wait(ctx context.Context, b *batch) []error {
 	defer p.broker.acks.end(b)
-	select {
-	case <-b.Done():
-	case <-ctx.Done():
-		b.ResolveAll(waybill.UnavailableError(fmt.Errorf("natsbroker: no confirmation: %w", ctx.Err())))
-	}
-	results := b.All()
+	results := b.Wait(ctx, func() error { return unconfirmed(ctx.Err()) })
 	var verdict func(subject string) error
 	for i, err := range results {
 		if err != errNoResponders {

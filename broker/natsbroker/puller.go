@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/handover"
 	"github.com/waybill-go/waybill/internal/loop"
 )
@@ -192,17 +193,12 @@ func (p *puller) giveUp() {
 // fail stops asking until the consumer is repaired, the first time at once. The lock is held.
 func (p *puller) fail() {
 	p.broken = true
-	p.retryAt = time.Now().Add(backoff(p.failures))
+	p.retryAt = time.Now()
+	if p.failures > 0 {
+		p.retryAt = p.retryAt.Add(brokerkit.Backoff(100*time.Millisecond, p.failures))
+	}
 	p.failures++
 	p.run.kick()
-}
-
-// backoff returns how long to wait before the next attempt, after n in a row that failed.
-func backoff(n int) time.Duration {
-	if n == 0 {
-		return 0
-	}
-	return min(100*time.Millisecond<<min(n-1, 10), 5*time.Second)
 }
 
 // take accepts a delivery. After stop it is for the run to give back.
@@ -217,14 +213,14 @@ func (p *puller) take(m *nats.Msg) {
 	d := &delivery{puller: p, msg: m}
 	deliveries, sequence := ackFields(m.Reply)
 	d.sequence, d.redelivered = sequence, deliveries != 1
-	p.broker().opened(d)
+	p.broker().open.Add(d)
 	p.run.queue.Push(d)
 }
 
 // settled makes room for another delivery.
 func (p *puller) settled(d *delivery) {
-	p.broker().closed(d)
-	if d.handed {
+	p.broker().open.Remove(d)
+	if d.fate.Handed() {
 		p.run.queue.Free()
 	}
 	p.mu.Lock()

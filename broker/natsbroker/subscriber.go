@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/handover"
 )
 
@@ -34,11 +35,8 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 		return invalidf("prefetch", "is %d; it must be at least 1", prefetch)
 	}
 	r := newRun(s.broker, prefetch)
-	switch err := r.declare(ctx, durables); {
-	case ctx.Err() != nil:
-		return nil
-	case err != nil:
-		return err
+	if err := r.declare(ctx, durables); err != nil || ctx.Err() != nil {
+		return brokerkit.Ended(ctx, err)
 	}
 	defer r.stop()
 	if err := r.start(durables, prefetch); err != nil {
@@ -90,7 +88,7 @@ func (r *run) start(durables []durable, prefetch int) error {
 			return err
 		}
 		r.pullers = append(r.pullers, p)
-		r.broker.started(p)
+		r.broker.pullers.Add(p)
 	}
 	for _, p := range r.pullers {
 		p.repaired()
@@ -105,16 +103,8 @@ func (r *run) kick() { handover.Signal(r.kicked) }
 
 // tend checks the pullers, and keeps deliveries in the queue from expiring.
 func (r *run) tend(ctx context.Context) {
-	tick := time.NewTicker(tendInterval)
-	defer tick.Stop()
 	extended := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-r.kicked:
-		}
+	brokerkit.Every(ctx, tendInterval, r.kicked, func() {
 		now := time.Now()
 		for _, p := range r.pullers {
 			if p.needsRepair(now) {
@@ -125,7 +115,7 @@ func (r *run) tend(ctx context.Context) {
 			extended = now
 			r.extendQueue()
 		}
-	}
+	})
 }
 
 // repair declares a puller's consumer again, which recreates it if it was removed.
@@ -174,7 +164,7 @@ func (r *run) stop() {
 	r.stops.Unlock()
 	for _, p := range r.pullers {
 		p.stop()
-		r.broker.stopped(p)
+		r.broker.pullers.Remove(p)
 	}
 	r.stops.Lock()
 	defer r.stops.Unlock()

@@ -59,11 +59,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	}
 	b.publisher = newPublisher(b)
 	b.consumers = newLink(b, "waybill consumer")
-	if err := opening.Tolerate(cfg.Log, "RabbitMQ", b.address, b.start(ctx)); err != nil {
-		_ = b.Close() // always nil
-		return nil, err
-	}
-	return b, nil
+	return opening.Opened(b, cfg.Log, "RabbitMQ", b.address, b.start(ctx))
 }
 
 func (b *Broker) start(ctx context.Context) error {

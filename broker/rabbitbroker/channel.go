@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -207,14 +208,7 @@ func (c *channel) heard(answered, missing bool) {
 }
 
 // answered reports whether there is a confirm.
-func (f *flight) answered() bool {
-	select {
-	case <-f.confirm.Done():
-		return true
-	default:
-		return false
-	}
-}
+func (f *flight) answered() bool { return brokerkit.Closed(f.confirm.Done()) }
 
 func (c *channel) result(ctx context.Context, f *flight) error {
 	c.mu.Lock()

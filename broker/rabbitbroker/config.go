@@ -1,6 +1,7 @@
 package rabbitbroker
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -89,19 +90,12 @@ func (c Config) withDefaults() (Config, []node, error) {
 	if err != nil {
 		return c, nil, err
 	}
-	setDefault(&c.Exchange, defaultExchange)
-	setDefault(&c.ConnectTimeout, defaultConnectTimeout)
-	setDefault(&c.Heartbeat, defaultHeartbeat)
-	setDefault(&c.MaxPayload, defaultMaxPayload)
-	setDefault(&c.Log, slog.Default())
+	c.Exchange = cmp.Or(c.Exchange, defaultExchange)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, defaultConnectTimeout)
+	c.Heartbeat = cmp.Or(c.Heartbeat, defaultHeartbeat)
+	c.MaxPayload = cmp.Or(c.MaxPayload, defaultMaxPayload)
+	c.Log = cmp.Or(c.Log, slog.Default())
 	return c, nodes, c.validate()
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (c *Config) validate() error {

@@ -1,6 +1,7 @@
 package rabbitbroker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 // DiscoveryConfig configures the exchange and routing keys of pings and announcements.
@@ -48,8 +50,8 @@ type Discovery struct {
 // Discovery returns the transport for package discovery. The error names the field of cfg
 // that is wrong; the server is not asked.
 func (b *Broker) Discovery(cfg DiscoveryConfig) (*Discovery, error) {
-	setDefault(&cfg.Exchange, defaultDiscovery)
-	setDefault(&cfg.Prefix, defaultDiscovery)
+	cfg.Exchange = cmp.Or(cfg.Exchange, defaultDiscovery)
+	cfg.Prefix = cmp.Or(cfg.Prefix, defaultDiscovery)
 	if err := validName("DiscoveryConfig.Exchange", cfg.Exchange); err != nil {
 		return nil, err
 	}
@@ -70,7 +72,7 @@ func (d *Discovery) key(verb, bus, group string) string {
 func (d *Discovery) Ping(ctx context.Context, bus, group, correlationID string, ping []byte, hear func(correlationID string, body []byte)) error {
 	m, err := d.open(ctx, d.key("announce", bus, group))
 	if err != nil {
-		return ended(ctx, err)
+		return brokerkit.Ended(ctx, err)
 	}
 	defer m.close()
 	err = m.publish(d.cfg.Exchange, d.key("ping", bus, group), amqp.Publishing{
@@ -78,7 +80,7 @@ func (d *Discovery) Ping(ctx context.Context, bus, group, correlationID string, 
 		Expiration: strconv.FormatInt(pingTTL.Milliseconds(), 10),
 	})
 	if err != nil {
-		return ended(ctx, err)
+		return brokerkit.Ended(ctx, err)
 	}
 	return m.receive(ctx, func(got *amqp.Delivery) error {
 		if got.Exchange == "" { // an answer; messages from the exchange are none
@@ -94,12 +96,12 @@ func (d *Discovery) Ping(ctx context.Context, bus, group, correlationID string, 
 func (d *Discovery) Listen(ctx context.Context, bus, group string, announcement []byte, answer func(correlationID string, ping []byte) []byte) error {
 	m, err := d.open(ctx, d.key("ping", bus, group))
 	if err != nil {
-		return ended(ctx, err)
+		return brokerkit.Ended(ctx, err)
 	}
 	defer m.close()
 	unasked := amqp.Publishing{ContentType: jsonType, Body: announcement}
 	if err := m.publish(d.cfg.Exchange, d.key("announce", bus, group), unasked); err != nil {
-		return ended(ctx, err)
+		return brokerkit.Ended(ctx, err)
 	}
 	return m.receive(ctx, func(got *amqp.Delivery) error {
 		reply := answer(got.CorrelationId, got.Body)
@@ -113,14 +115,6 @@ func (d *Discovery) Listen(ctx context.Context, bus, group string, announcement 
 }
 
 const jsonType = "application/json"
-
-// ended returns nil if ctx has ended: that is how these calls end.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
 
 // mailbox is a connection with a temporary queue.
 type mailbox struct {
@@ -186,10 +180,10 @@ func (m *mailbox) receive(ctx context.Context, take func(*amqp.Delivery) error) 
 		select {
 		case got, ok := <-m.deliveries:
 			if !ok {
-				return ended(ctx, m.lost())
+				return brokerkit.Ended(ctx, m.lost())
 			}
 			if err := take(&got); err != nil {
-				return ended(ctx, err)
+				return brokerkit.Ended(ctx, err)
 			}
 		case <-ctx.Done():
 			return nil

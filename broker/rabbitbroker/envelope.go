@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/cloudevents"
 )
 
@@ -41,14 +42,7 @@ func check(m *waybill.Message, maxPayload int) error {
 			return err
 		}
 	}
-	return checkSize(m.Payload, maxPayload)
-}
-
-func checkSize(body []byte, limit int) error {
-	if len(body) > limit {
-		return waybill.PermanentError(waybill.ReasonTooLarge, fmt.Errorf("payload has %d bytes, the limit is %d", len(body), limit))
-	}
-	return nil
+	return brokerkit.CheckPayload(m.Payload, maxPayload)
 }
 
 func checkHeaderName(name string) error {
@@ -109,7 +103,11 @@ func decode(d *amqp.Delivery) (*waybill.Message, error) {
 	if structured && err == nil { // the property describes the body, not the data in it
 		m.ContentType = contentType
 	}
-	decodeHeaders(m, d, names)
+	if d.ContentEncoding != "" {
+		cloudevents.SetHeader(m, "content-encoding", d.ContentEncoding)
+	}
+	_, deadLettered := d.Headers["x-death"]
+	cloudevents.FillInAMQP(m, d.Headers, names, fieldText, func(name string) bool { return serverHeader(name, deadLettered) })
 	cloudevents.FillInKey(m)
 	if err != nil {
 		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("decode envelope: %w", err))
@@ -146,28 +144,6 @@ func decodeProperties(m *waybill.Message, d *amqp.Delivery) error {
 		m.Time = d.Timestamp.UTC()
 	}
 	return err
-}
-
-// decodeHeaders copies the application's headers, as text, their names in lower case.
-func decodeHeaders(m *waybill.Message, d *amqp.Delivery, names []string) {
-	set := func(name, value string) {
-		if m.Headers == nil {
-			m.Headers = make(map[string]string, len(names))
-		}
-		m.Headers[strings.ToValidUTF8(name, "\uFFFD")] = value
-	}
-	if d.ContentEncoding != "" {
-		set("content-encoding", strings.ToValidUTF8(d.ContentEncoding, "\uFFFD"))
-	}
-	_, deadLettered := d.Headers["x-death"]
-	for _, name := range names {
-		value := fieldText(d.Headers[name])
-		switch lower := strings.ToLower(name); {
-		case cloudevents.FillInTrace(m, lower, value), waybill.ReservedHeader(lower), serverHeader(name, deadLettered):
-		default:
-			set(lower, strings.ToValidUTF8(value, "\uFFFD"))
-		}
-	}
 }
 
 // serverHeader reports whether the server has written a header, rather than an application.

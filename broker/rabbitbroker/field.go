@@ -3,8 +3,7 @@ package rabbitbroker
 import (
 	"encoding/json"
 	"math"
-	"strconv"
-	"strings"
+	"math/big"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -56,19 +55,8 @@ func fieldJSON(value any) any {
 }
 
 func decimalText(d amqp.Decimal) string {
-	digits := strconv.FormatInt(int64(d.Value), 10)
-	sign := ""
-	if d.Value < 0 {
-		sign, digits = "-", digits[1:]
-	}
-	scale := int(d.Scale)
-	if scale == 0 {
-		return sign + digits
-	}
-	if len(digits) <= scale {
-		digits = strings.Repeat("0", scale+1-len(digits)) + digits
-	}
-	return sign + digits[:len(digits)-scale] + "." + digits[len(digits)-scale:]
+	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(d.Scale)), nil)
+	return new(big.Rat).SetFrac(big.NewInt(int64(d.Value)), unit).FloatString(int(d.Scale))
 }
 
 // headerFrameSize returns how many bytes the properties of p take on the wire, or a few more.

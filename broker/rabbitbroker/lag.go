@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ consumer.Lagger = (*subscriber)(nil)
@@ -22,23 +23,21 @@ func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	if err != nil {
 		return consumer.Lag{}, err
 	}
-	var lag consumer.Lag
-	for _, queue := range s.broker.topology.queues(s.sub) {
-		err := c.call(func() error {
-			n, err := ready(c, queue)
-			lag.Messages += int64(n)
+	return brokerkit.Lag(s.broker.topology.queues(s.sub), func(queue string) (n int64, _ error) {
+		err := c.call(func() (err error) {
+			n, err = ready(c, queue)
 			return err
 		})
 		if err != nil {
-			return consumer.Lag{}, waybill.UnavailableError(fmt.Errorf("count messages of queue %s at %s: %w", queue, s.broker.address, err))
+			return 0, waybill.UnavailableError(fmt.Errorf("count messages of queue %s at %s: %w", queue, s.broker.address, err))
 		}
-	}
-	return lag, nil
+		return n, nil
+	})
 }
 
 // ready counts the ready messages of a queue, which may not exist. The server closes the
 // channel then, so each request has its own.
-func ready(c *conn, queue string) (int, error) {
+func ready(c *conn, queue string) (int64, error) {
 	ch, err := c.Channel()
 	if err != nil {
 		return 0, err
@@ -48,5 +47,5 @@ func ready(c *conn, queue string) (int, error) {
 	if refusedWith(err, amqp.NotFound) != nil {
 		return 0, nil
 	}
-	return q.Messages, err
+	return int64(q.Messages), err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ broker.Topology = (*Broker)(nil)
@@ -23,44 +24,36 @@ var _ broker.Topology = (*Broker)(nil)
 // The error is an [*waybill.InvalidError] if w is wrong, else unavailable: the server did not
 // answer, or refused to.
 func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
-	if err := b.checkWanted(w); err != nil {
-		return nil, err
-	}
-	parts := b.current().system(w)
-	steps := make([]broker.Step, len(parts))
-	actions := make(map[string]broker.Action) // of exchanges and queues, by their ids
-	for i, p := range parts {
-		steps[i] = broker.Step{Kind: p.kind, Name: p.title()}
-		if p.kind == bindingPart {
-			steps[i].Action, steps[i].Detail = bindingAction(actions[exchangePart+" "+p.exchange], actions[queuePart+" "+p.name])
-			continue
-		}
-		var err error
-		if steps[i].Action, steps[i].Detail, err = b.compare(ctx, p); err != nil {
-			return nil, err
-		}
-		actions[p.id()] = steps[i].Action
-	}
-	return steps, nil
+	return brokerkit.Plan(b.plan(ctx, w))
 }
 
 // Apply implements [broker.Topology]. It creates nothing before everything that exists has been
 // checked. A late error is returned together with the steps that were done.
 func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
-	steps, err := b.Plan(ctx, w)
-	if err != nil {
+	return brokerkit.Apply(b.plan(ctx, w))
+}
+
+func (b *Broker) plan(ctx context.Context, w broker.Wanted) (plan []brokerkit.Part, err error) {
+	if err := b.checkWanted(w); err != nil {
 		return nil, err
 	}
-	for i, p := range b.current().system(w) {
-		switch steps[i].Action {
-		case broker.Keep, broker.Conflict:
-			continue
+	actions := make(map[string]broker.Action) // by the ids of parts
+	for _, p := range b.current().system(w) {
+		step := broker.Step{Kind: p.kind, Name: p.title()}
+		if p.kind == bindingPart {
+			step.Action, step.Detail = bindingAction(actions[exchangePart+" "+p.exchange], actions[queuePart+" "+p.name])
+		} else if step.Action, step.Detail, err = b.compare(ctx, p); err != nil {
+			return nil, err
 		}
-		if _, err := b.declarePart(ctx, p); err != nil {
-			return steps[:i], b.topologyError(p, err)
-		}
+		actions[p.id()] = step.Action
+		plan = append(plan, brokerkit.Part{Step: step, Make: func() error {
+			if _, err := b.declarePart(ctx, p); err != nil {
+				return b.topologyError(p, err)
+			}
+			return nil
+		}})
 	}
-	return steps, nil
+	return plan, nil
 }
 
 func (b *Broker) checkWanted(w broker.Wanted) error {

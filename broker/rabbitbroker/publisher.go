@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var (
@@ -43,7 +44,7 @@ func (p *publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait fu
 			continue
 		}
 		item := encode(m, msgs[i].Structured)
-		if err := checkSize(item.Body, p.broker.cfg.MaxPayload); err != nil {
+		if err := brokerkit.CheckPayload(item.Body, p.broker.cfg.MaxPayload); err != nil {
 			b.results[i] = err
 			continue
 		}

@@ -3,7 +3,6 @@ package rabbitbroker
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -73,12 +73,7 @@ func (t topology) system(w broker.Wanted) []part {
 	for _, sub := range w.Subscriptions {
 		parts = append(parts, t.subscription(sub)...)
 	}
-	seen := make(map[string]bool)
-	return slices.DeleteFunc(parts, func(p part) bool {
-		again := seen[p.id()]
-		seen[p.id()] = true
-		return again
-	})
+	return brokerkit.Unique(parts, part.id)
 }
 
 // deadLetterParts is the exchange for messages that the server removes from a queue, with a queue of

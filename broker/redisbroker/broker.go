@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/opening"
 )
 
@@ -37,8 +36,7 @@ type Broker struct {
 	closeOnce sync.Once
 	readers   sync.WaitGroup
 
-	mu   sync.Mutex
-	open map[*delivery]struct{} // received and not settled
+	open brokerkit.Set[*delivery] // received and not settled
 }
 
 // Open connects to Redis and makes sure that it accepts writes. An invalid cfg is an
@@ -50,7 +48,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg, done: make(chan struct{}), open: make(map[*delivery]struct{})}
+	b := &Broker{cfg: cfg, done: make(chan struct{})}
 	if b.client, err = cfg.client(0); err != nil {
 		return nil, err
 	}
@@ -61,11 +59,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	b.acker = newAcker(b)
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if err := opening.Tolerate(cfg.Log, "Redis", cfg.hosts(), b.Ping(ctx)); err != nil {
-		_ = b.Close() // it was never used
-		return nil, err
-	}
-	return b, nil
+	return opening.Opened(b, cfg.Log, "Redis", cfg.hosts(), b.Ping(ctx))
 }
 
 // Publisher returns the publishing side. Unconfirmed messages are unavailable, wrapping
@@ -95,7 +89,7 @@ func (b *Broker) Close() error {
 		close(b.done)
 		b.awaitReaders()
 		b.acker.drain(closeTimeout)
-		b.giveBackAll()
+		b.giveBack(b.open.All())
 		_ = b.reads.Close() // what is in progress fails
 		_ = b.client.Close()
 	})
@@ -113,14 +107,6 @@ func (b *Broker) awaitReaders() {
 	case <-ended:
 	case <-time.After(closeTimeout):
 	}
-}
-
-// giveBackAll releases open deliveries to the other members of their groups.
-func (b *Broker) giveBackAll() {
-	b.mu.Lock()
-	list := slices.Collect(maps.Keys(b.open))
-	b.mu.Unlock()
-	b.giveBack(list)
 }
 
 // giveBack releases unsettled deliveries to other subscribers. A reply destination has none.
@@ -165,14 +151,7 @@ func (b *Broker) extend(ctx context.Context, s source, name string, ids ...strin
 	return extendScript.Run(ctx, b.client, s.keys()[:1], args...).Int()
 }
 
-func (b *Broker) closed() bool {
-	select {
-	case <-b.done:
-		return true
-	default:
-		return false
-	}
-}
+func (b *Broker) closed() bool { return brokerkit.Closed(b.done) }
 
 // ready returns nil, or an unavailable error that says why nothing can be sent.
 func (b *Broker) ready(ctx context.Context) error {
@@ -183,18 +162,6 @@ func (b *Broker) ready(ctx context.Context) error {
 		return waybill.UnavailableError(fmt.Errorf("redisbroker: %w", ctx.Err()))
 	}
 	return nil
-}
-
-func (b *Broker) opened(d *delivery) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.open[d] = struct{}{}
-}
-
-func (b *Broker) settled(d *delivery) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.open, d)
 }
 
 var (

@@ -1,6 +1,7 @@
 package redisbroker
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -69,18 +70,10 @@ const (
 
 // withDefaults returns c with its zero fields filled in and checked.
 func (c Config) withDefaults() (Config, error) {
-	if c.Prefix == "" {
-		c.Prefix = defaultPrefix
-	}
-	if c.MaxPayload == 0 {
-		c.MaxPayload = waybill.MaxPayloadLen
-	}
-	if c.ClaimAfter == 0 {
-		c.ClaimAfter = defaultClaimAfter
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
+	c.MaxPayload = cmp.Or(c.MaxPayload, waybill.MaxPayloadLen)
+	c.ClaimAfter = cmp.Or(c.ClaimAfter, defaultClaimAfter)
+	c.Log = cmp.Or(c.Log, slog.Default())
 	switch least := 3 * contract.ExtendInterval; {
 	case c.URL == "" && c.Options == nil:
 		return c, invalidf("URL", "either URL or Options is required")
@@ -107,36 +100,30 @@ func (c Config) withDefaults() (Config, error) {
 // client returns a client that opens connections when it needs them, poolSize at most; 0 leaves the
 // number to the client library, or to URL or Options.
 func (c Config) client(poolSize int) (redis.UniversalClient, error) {
+	tune := func(retries *int, deadlines *bool, size *int) {
+		*retries, *deadlines, *size = -1, true, cmp.Or(poolSize, *size)
+	}
 	options, err := c.universal()
 	switch {
 	case err != nil:
 		return nil, errURL
 	case options != nil:
 		o := *options
-		o.MaxRetries, o.ContextTimeoutEnabled = -1, true
-		if poolSize > 0 {
-			o.PoolSize = poolSize
-		}
+		tune(&o.MaxRetries, &o.ContextTimeoutEnabled, &o.PoolSize)
 		return redis.NewUniversalClient(&o), nil
 	case strings.Contains(c.URL, "addr="):
 		o, err := redis.ParseClusterURL(c.URL)
 		if err != nil {
 			return nil, errURL
 		}
-		o.MaxRetries, o.ContextTimeoutEnabled = -1, true
-		if poolSize > 0 {
-			o.PoolSize = poolSize
-		}
+		tune(&o.MaxRetries, &o.ContextTimeoutEnabled, &o.PoolSize)
 		return redis.NewClusterClient(o), nil
 	}
 	o, err := redis.ParseURL(c.URL)
 	if err != nil {
 		return nil, errURL
 	}
-	o.MaxRetries, o.ContextTimeoutEnabled = -1, true
-	if poolSize > 0 {
-		o.PoolSize = poolSize
-	}
+	tune(&o.MaxRetries, &o.ContextTimeoutEnabled, &o.PoolSize)
 	return redis.NewClient(o), nil
 }
 

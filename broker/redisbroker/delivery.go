@@ -2,14 +2,12 @@ package redisbroker
 
 import (
 	"context"
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 // delivery is one entry that belongs to a subscriber of a group.
@@ -18,20 +16,16 @@ type delivery struct {
 	entry       redis.XMessage
 	id          string
 	redelivered bool
-	handed      atomic.Bool // it was passed to deliver and has a slot; set before it is passed
-	done        atomic.Bool
-
-	once    sync.Once
-	message *waybill.Message
-	err     error
+	fate        brokerkit.Fate
+	decoded     brokerkit.Decoded
 }
 
 func (d *delivery) Message() (*waybill.Message, error) {
-	d.once.Do(func() {
-		d.message, d.err = decode(d.reader.source, d.entry)
-		d.entry = redis.XMessage{}
+	return d.decoded.Get(func() (*waybill.Message, error) {
+		entry := d.entry
+		d.entry = redis.XMessage{} // its fields are in the message
+		return decode(d.reader.source, entry)
 	})
-	return d.message, d.err
 }
 
 func (d *delivery) Redelivered() bool { return d.redelivered }
@@ -75,28 +69,15 @@ func (d *delivery) Extend(ctx context.Context) error {
 }
 
 // hand records that d is passed on, unless Close has released it.
-func (d *delivery) hand() bool {
-	if d.done.Load() {
-		return false
-	}
-	d.handed.Store(true)
-	return true
-}
+func (d *delivery) hand() bool { return d.fate.Hand() }
 
-// settle makes sure that a delivery is settled once.
 func (d *delivery) settle(doing string) error {
-	if d.reader.broker.closed() {
-		return waybill.UnavailableError(fmt.Errorf("%s a delivery: %w", doing, errClosed))
-	}
-	if d.done.Swap(true) {
-		return fmt.Errorf("redisbroker: %s: delivery was settled before", doing)
-	}
-	return nil
+	return d.fate.Settle(doing, d.reader.broker.closed(), errClosed)
 }
 
 // take settles a delivery that is to be released, and reports whether it was open.
 func (d *delivery) take() bool {
-	if d.done.Swap(true) {
+	if !d.fate.Take() {
 		return false
 	}
 	d.reader.settled(d)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ consumer.Lagger = (*subscriber)(nil)
@@ -19,16 +20,11 @@ func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
 	if err := s.broker.ready(ctx); err != nil {
 		return consumer.Lag{}, err
 	}
-	var lag consumer.Lag
-	for _, src := range sources {
+	return brokerkit.Lag(sources, func(src source) (int64, error) {
 		n, err := lagScript.Run(ctx, s.broker.client, src.keys()[:1], src.group).Int64()
-		switch {
-		case err != nil:
-			return consumer.Lag{}, classify("count what waits for a group", err)
-		case n < 0:
-			return consumer.Lag{}, consumer.ErrNoLag
+		if err == nil && n < 0 {
+			return 0, consumer.ErrNoLag
 		}
-		lag.Messages += n
-	}
-	return lag, nil
+		return n, classify("count what waits for a group", err)
+	})
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
+	"github.com/waybill-go/waybill/internal/results"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -35,6 +37,20 @@ type publisher struct {
 	lost    int  // batches whose connection ended, and whose senders have yet to learn of it
 }
 
+// batch collects the results of one Send.
+type batch struct {
+	*results.Set
+	ctx  context.Context
+	lost bool // the connection ended meanwhile; guarded by the lock of the publisher
+}
+
+func newBatch(ctx context.Context, n int) *batch { return &batch{Set: results.New(n), ctx: ctx} }
+
+// wait returns the results when all are known or the batch's context is done.
+func (b *batch) wait() []error {
+	return b.Wait(b.ctx, func() error { return unconfirmed(b.ctx.Err()) })
+}
+
 // outgoing is one message that is to be written.
 type outgoing struct {
 	batch  *batch
@@ -54,9 +70,8 @@ func (p *publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait fu
 	}
 	list := make([]*outgoing, 0, len(msgs))
 	for i, m := range msgs {
-		if n := len(m.Payload); n > p.broker.cfg.MaxPayload {
-			b.Resolve(i, waybill.PermanentError(waybill.ReasonTooLarge,
-				fmt.Errorf("redisbroker: payload has %d bytes, the limit is %d", n, p.broker.cfg.MaxPayload)))
+		if err := brokerkit.CheckPayload(m.Payload, p.broker.cfg.MaxPayload); err != nil {
+			b.Resolve(i, err)
 			continue
 		}
 		list = append(list, p.newOutgoing(b, i, m))
@@ -168,12 +183,7 @@ func (p *publisher) publish(list []*outgoing) error {
 
 // deadlineOf returns a context that ends with the last of the batches' own.
 func deadlineOf(list []*outgoing) (context.Context, context.CancelFunc) {
-	var last time.Time
-	for _, o := range list {
-		if d, ok := o.batch.ctx.Deadline(); ok && d.After(last) {
-			last = d
-		}
-	}
+	last := brokerkit.Last(list, func(o *outgoing) context.Context { return o.batch.ctx })
 	if last.IsZero() {
 		return context.WithCancel(context.Background())
 	}

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/handover"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 const (
@@ -24,14 +25,11 @@ const (
 
 	// maxRead is how many entries are requested at once, even if there is room for more.
 	maxRead = 500
-
-	maxBackoff = 5 * time.Second
 )
 
-// backoff returns how long to wait after the given number of failures in a row: from 50 ms on, ±20 %.
+// backoff returns how long to wait after the given number of failures in a row.
 func backoff(failures int) time.Duration {
-	d := min(50*time.Millisecond<<min(failures-1, 10), maxBackoff)
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+	return brokerkit.Spread(brokerkit.Backoff(50*time.Millisecond, failures))
 }
 
 // reader receives from one source for one Subscribe, in a goroutine of its own.
@@ -62,12 +60,12 @@ func (r *reader) room() int {
 
 // settled removes one delivery.
 func (r *reader) settled(d *delivery) {
-	r.broker.settled(d)
+	r.broker.open.Remove(d)
 	r.mu.Lock()
 	r.held--
 	r.mu.Unlock()
 	handover.Signal(r.freed)
-	if d.handed.Load() {
+	if d.fate.Handed() {
 		r.run.queue.Free()
 	}
 }
@@ -112,10 +110,7 @@ func (r *reader) receive(ctx context.Context) {
 			r.run.queue.Fail(err)
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff(failures)):
-		}
+		loop.Sleep(ctx, backoff(failures))
 	}
 }
 
@@ -211,7 +206,7 @@ func (r *reader) deliver(entries []redis.XMessage, redelivered bool) {
 	list := make([]*delivery, len(entries))
 	for i, e := range entries {
 		list[i] = &delivery{reader: r, entry: e, id: e.ID, redelivered: redelivered}
-		r.broker.opened(list[i])
+		r.broker.open.Add(list[i])
 	}
 	r.mu.Lock()
 	r.held += len(list)

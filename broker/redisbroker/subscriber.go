@@ -1,6 +1,7 @@
 package redisbroker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 	"github.com/waybill-go/waybill/internal/handover"
 	"github.com/waybill-go/waybill/request"
 )
@@ -33,11 +35,8 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 	}
 	r := newRun(s.broker, prefetch)
 	for _, src := range sources {
-		switch err := r.declare(ctx, src); {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return err
+		if err := r.declare(ctx, src); err != nil || ctx.Err() != nil {
+			return brokerkit.Ended(ctx, err)
 		}
 	}
 	r.start(sources, prefetch)
@@ -95,25 +94,15 @@ func (r *run) start(sources []source, prefetch int) {
 
 // consumerName returns a new name for each Subscribe, which tells where it runs.
 func consumerName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s-%s", host, waybill.NewID())
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s-%s", cmp.Or(host, "unknown"), waybill.NewID())
 }
 
 // tend trims the streams and keeps deliveries in the queue from being taken over. What fails is
 // repeated the next time.
 func (r *run) tend(ctx context.Context) {
-	tick := time.NewTicker(trimInterval)
-	defer tick.Stop()
 	extended := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	brokerkit.Every(ctx, trimInterval, nil, func() {
 		for _, rd := range r.readers {
 			command, cancel := context.WithTimeout(ctx, commandTimeout)
 			_ = rd.trim(command)
@@ -124,7 +113,7 @@ func (r *run) tend(ctx context.Context) {
 			r.extendQueue(ctx)
 			r.prolong(ctx)
 		}
-	}
+	})
 }
 
 // prolong keeps the reply destinations among the sources.

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
 var _ broker.Topology = (*Broker)(nil)
@@ -22,6 +23,16 @@ const (
 // Plan implements [broker.Topology]. A group is named after its stream and itself. A key of another
 // type where a stream should be is a conflict.
 func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	return brokerkit.Plan(b.plan(ctx, w))
+}
+
+// Apply implements [broker.Topology]. A stream without groups accepts messages once it exists, and
+// keeps them for later groups.
+func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	return brokerkit.Apply(b.plan(ctx, w))
+}
+
+func (b *Broker) plan(ctx context.Context, w broker.Wanted) (plan []brokerkit.Part, _ error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -29,43 +40,14 @@ func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, erro
 	if err != nil {
 		return nil, err
 	}
-	var steps []broker.Step
 	for _, s := range wanted {
-		more, err := b.planStream(ctx, s)
+		parts, err := b.planStream(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		steps = append(steps, more...)
+		plan = append(plan, parts...)
 	}
-	return steps, nil
-}
-
-// Apply implements [broker.Topology]. A stream without groups accepts messages once it exists, and
-// keeps them for later groups.
-func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
-	steps, err := b.Plan(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	wanted, err := b.wanted(w)
-	if err != nil {
-		return nil, err
-	}
-	conflict := make(map[string]bool)
-	for _, step := range steps {
-		if step.Action == broker.Conflict {
-			conflict[step.Name] = true
-		}
-	}
-	for _, s := range wanted {
-		if conflict[s.stream] {
-			continue
-		}
-		if err := b.create(ctx, s); err != nil {
-			return nil, err
-		}
-	}
-	return steps, nil
+	return plan, nil
 }
 
 // wantedStream is a stream with the groups that it needs.
@@ -105,7 +87,7 @@ func (b *Broker) wanted(w broker.Wanted) ([]wantedStream, error) {
 	return list, nil
 }
 
-func (b *Broker) planStream(ctx context.Context, s wantedStream) ([]broker.Step, error) {
+func (b *Broker) planStream(ctx context.Context, s wantedStream) ([]brokerkit.Part, error) {
 	kind, err := b.client.Type(ctx, s.stream).Result()
 	if err != nil {
 		return nil, classify("look at a key", err)
@@ -121,30 +103,22 @@ func (b *Broker) planStream(ctx context.Context, s wantedStream) ([]broker.Step,
 		step.Action, step.Detail = broker.Create, "an empty stream"
 	default:
 		step.Action, step.Detail = broker.Conflict, fmt.Sprintf("the key is a %s, not a stream", kind)
-		return []broker.Step{step}, nil
+		return []brokerkit.Part{{Step: step}}, nil
 	}
-	steps := []broker.Step{step}
+	plan := []brokerkit.Part{{Step: step, Make: func() error {
+		if len(s.groups) > 0 {
+			return nil // the first of them creates it
+		}
+		return b.createStream(ctx, s.stream)
+	}}}
 	for _, group := range s.groups {
 		step := broker.Step{Kind: kindGroup, Name: s.stream + " " + group, Action: broker.Keep}
 		if !slices.ContainsFunc(there, func(g redis.XInfoGroup) bool { return g.Name == group }) {
 			step.Action, step.Detail = broker.Create, "begins with what the stream holds"
 		}
-		steps = append(steps, step)
+		plan = append(plan, brokerkit.Part{Step: step, Make: func() error { return b.createGroup(ctx, s.stream, group) }})
 	}
-	return steps, nil
-}
-
-// create creates what is missing of one stream.
-func (b *Broker) create(ctx context.Context, s wantedStream) error {
-	if len(s.groups) == 0 {
-		return b.createStream(ctx, s.stream)
-	}
-	for _, group := range s.groups {
-		if err := b.createGroup(ctx, s.stream, group); err != nil {
-			return err
-		}
-	}
-	return nil
+	return plan, nil
 }
 
 // createStream creates an empty stream, which Redis does only for a group.

@@ -68,6 +68,7 @@ var groups = []struct {
 	{"internal/sim", harness},
 	{"internal/soak", harness},
 	{"internal/sagatest", harness},
+	{"internal/brokerkit", shared},
 	{"internal/ops", shared},
 	{"internal/rows", shared},
 	{"internal/settleplan", shared},

@@ -75,9 +75,31 @@ func FillIn(properties ...Property) error {
 	return errors.Join(bad...)
 }
 
-// FillInTrace sets the trace context of m from a header, its name in lower case, if it is missing,
+// FillInAMQP sets, from the application properties of an AMQP message, of which it reads names, in order, the headers, as text
+// and their names in lower case, and the trace context if it is missing. Names that are reserved, or that others says are not
+// the application's, are left out.
+func FillInAMQP(m *waybill.Message, properties map[string]any, names []string, text func(any) string, others func(name string) bool) {
+	for _, name := range names {
+		value := text(properties[name])
+		switch lower := strings.ToLower(name); {
+		case fillInTrace(m, lower, value), waybill.ReservedHeader(lower), others(name):
+		default:
+			SetHeader(m, lower, value)
+		}
+	}
+}
+
+// SetHeader sets a header, with what is not UTF-8 replaced.
+func SetHeader(m *waybill.Message, name, value string) {
+	if m.Headers == nil {
+		m.Headers = make(map[string]string)
+	}
+	m.Headers[strings.ToValidUTF8(name, "\ufffd")] = strings.ToValidUTF8(value, "\ufffd")
+}
+
+// fillInTrace sets the trace context of m from a header, its name in lower case, if it is missing,
 // and reports whether it did.
-func FillInTrace(m *waybill.Message, header, value string) bool {
+func fillInTrace(m *waybill.Message, header, value string) bool {
 	var field *string
 	switch header {
 	case "traceparent":

@@ -112,6 +112,20 @@ func (q *Queue[D]) next() (d D, ok bool) {
 	return none, false
 }
 
+// Len returns the number of queued deliveries.
+func (q *Queue[D]) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.list)
+}
+
+// Remove removes the queued deliveries for which is returns true; it is called while the queue is locked.
+func (q *Queue[D]) Remove(is func(D) bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.list = slices.DeleteFunc(q.list, is)
+}
+
 // Waiting returns a copy of the queued deliveries.
 func (q *Queue[D]) Waiting() []D {
 	q.mu.Lock()

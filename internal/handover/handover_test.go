@@ -77,6 +77,16 @@ func TestQueue_Fail(t *testing.T) {
 	}
 }
 
+func TestQueue_Remove(t *testing.T) {
+	t.Parallel()
+	q := New(1, all)
+	q.Push(1, 2, 3)
+	q.Remove(func(d int) bool { return d != 2 })
+	if left := q.Waiting(); q.Len() != 1 || !slices.Equal(left, []int{2}) {
+		t.Errorf("%d left: %v, want 2", q.Len(), left)
+	}
+}
+
 func TestShare(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -7,12 +7,16 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Tolerate returns the error of the first attempt to reach a broker, but nil if the server does not
-// answer or refuses: that is logged, because the next use of the broker tries again.
-func Tolerate(log *slog.Logger, broker, address string, err error) error {
-	if !waybill.IsUnavailable(err) {
-		return err
+// Opened returns b, given the error of the first attempt to reach its server. If the server does not answer or refuses, that is
+// only logged, because the next use of the broker tries again. With any other error b is closed.
+func Opened[B interface{ Close() error }](b B, log *slog.Logger, broker, address string, err error) (B, error) {
+	switch {
+	case waybill.IsUnavailable(err):
+		log.Warn("broker is unavailable; each use of it tries again", "broker", broker, "address", address, "error", waybill.ErrorText(err))
+	case err != nil:
+		_ = b.Close() // always nil
+		var none B
+		return none, err
 	}
-	log.Warn("broker is unavailable; each use of it tries again", "broker", broker, "address", address, "error", waybill.ErrorText(err))
-	return nil
+	return b, nil
 }

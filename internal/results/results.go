@@ -2,6 +2,7 @@
 package results
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -64,6 +65,16 @@ func (s *Set) Pending(i int) bool {
 
 // Done returns a channel that is closed when no result is pending.
 func (s *Set) Done() <-chan struct{} { return s.done }
+
+// Wait returns the results once all are known. If ctx ends before, those that are pending get the error that late returns.
+func (s *Set) Wait(ctx context.Context, late func() error) []error {
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		s.ResolveAll(late()) // unless they are known by now
+	}
+	return s.All()
+}
 
 // All returns a copy of the results, in the order of the messages; [ErrPending] stands for pending
 // ones.

@@ -1,6 +1,7 @@
 package results
 
 import (
+	"context"
 	"errors"
 	"testing"
 )
@@ -23,6 +24,18 @@ func TestSet_FirstResultCounts(t *testing.T) {
 	case <-s.Done():
 	default:
 		t.Error("Done is open although all results are known")
+	}
+}
+
+func TestSet_Wait(t *testing.T) {
+	t.Parallel()
+	late := errors.New("late")
+	s := New(2)
+	s.Resolve(0, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := s.Wait(ctx, func() error { return late }); got[0] != nil || got[1] != late {
+		t.Errorf("Wait() = %v, want what was known, and the error of the end", got)
 	}
 }
 
