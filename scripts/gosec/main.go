@@ -54,9 +54,8 @@ var exceptions = []exception{
 	{"G304", "internal/otlp/settings.go", "a file that whoever runs the program names"},
 
 	{"G404", "retry.go", "jitter"},
-	{"G404", "broker/natsbroker/broker.go", "jitter"},
+	{"G404", "internal/brokerkit/backoff.go", "jitter"},
 	{"G404", "broker/rabbitbroker/broker.go", "which node is the first"},
-	{"G404", "broker/redisbroker/reader.go", "jitter"},
 	{"G404", "consumer/", "jitter"},
 	{"G404", "internal/otlp/exporter.go", "jitter"},
 	{"G404", "janitor/run.go", "jitter"},
