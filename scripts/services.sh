@@ -51,8 +51,8 @@ unfit_postgres() {
 
 unfit_mariadb() {
   local pid
-  pid=$(head -n 1 "$home/mariadb/pid" 2>/dev/null) && grep -q libeatmydata "/proc/$pid/maps" 2>/dev/null &&
-    grep -qz -- '--port=3306' "/proc/$pid/cmdline" && return 1
+  [ -z "${SERVICES_DURABLE:-}" ] || return 1
+  pid=$(head -n 1 "$home/mariadb/pid" 2>/dev/null) && grep -qz -- '^--port=3306$' "/proc/$pid/cmdline" 2>/dev/null && return 1 # ours
   (exec 3<>/dev/tcp/127.0.0.1/3306) 2>/dev/null || return 1
   echo "a server that waits for the disk"
 }
