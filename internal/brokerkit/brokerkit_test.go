@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,12 +141,14 @@ func TestEvery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		kick, calls := make(chan struct{}), 0
-		go Every(ctx, time.Minute, kick, func() { calls++ })
-		want := func(n int) {
+		var calls atomic.Int32
+		kick := make(chan struct{})
+		go Every(ctx, time.Minute, kick, func() { calls.Add(1) })
+		want := func(n int32) {
 			t.Helper()
-			if synctest.Wait(); calls != n {
-				t.Errorf("%d calls, want %d", calls, n)
+			synctest.Wait()
+			if got := calls.Load(); got != n {
+				t.Errorf("%d calls, want %d", got, n)
 			}
 		}
 		want(0)
