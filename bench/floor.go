@@ -30,15 +30,22 @@ const floorDeleteSQL = `DELETE FROM waybill.outbox WHERE position = ANY ($1)`
 // byte. It knows no retries, no leases and no other relays.
 func floorJob(ctx context.Context, c *client) error {
 	return c.publishing(ctx, func(run context.Context, pool *pgxpool.Pool, pub *publisher) (err error) {
-		if c.Poll > 0 {
+		times := newConfirmations(pub.Publisher)
+		switch {
+		case c.Listen:
+			err = followWoken(run, pool, times, c.add)
+		case c.Poll > 0:
 			err = followByHand(run, pool, pub, c.Poll, c.add)
-		} else {
+		default:
 			_, err = drainByHand(run, pool, pub, c.add)
 		}
 		if err != nil {
 			return err
 		}
 		<-run.Done()
+		if c.Notes {
+			c.tell(report{Times: times.all()})
+		}
 		c.tellTaken(pub)
 		return nil
 	})
@@ -82,6 +89,30 @@ func followByHand(ctx context.Context, pool *pgxpool.Pool, pub contract.Publishe
 			time.Sleep(poll)
 		}
 	}
+}
+
+const wakeChannel = "bench_wake"
+
+// followWoken drains whenever a transaction has notified it, until ctx ends. As in [followByHand] each time begins with
+// the first row.
+func followWoken(ctx context.Context, pool *pgxpool.Pool, pub contract.Publisher, settled func(int)) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(ctx, "LISTEN "+wakeChannel); err != nil {
+		return err
+	}
+	for err == nil {
+		if _, err = drainByHand(ctx, pool, pub, settled); err == nil {
+			_, err = conn.Conn().WaitForNotification(ctx)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // drainByHand reads until a batch is not full, and returns how many messages it has sent.

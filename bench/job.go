@@ -45,6 +45,7 @@ type job struct {
 	// Of the latency experiment.
 	Seconds float64
 	Notes   bool // report when each message was confirmed
+	Listen  bool // by hand: publish when notified
 }
 
 // report is what a child sends to its parent, one JSON object per line.

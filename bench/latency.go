@@ -19,7 +19,7 @@ const pace = 10 * time.Millisecond // between messages: 100 per second
 
 // runLatency measures from the return of COMMIT to the broker's confirmation.
 func runLatency(ctx context.Context, b *bench) (rows []row, _ error) {
-	for _, part := range []func(context.Context, *world) ([]row, error){oneProcess, twoProcesses, longTransactions, idle} {
+	for _, part := range []func(context.Context, *world) ([]row, error){inOneProcess, inTwoProcesses, longTransactions, idle} {
 		err := b.inWorld(ctx, func(w *world) error {
 			if err := w.exec(ctx, businessTableSQL); err != nil {
 				return err
@@ -37,28 +37,55 @@ func runLatency(ctx context.Context, b *bench) (rows []row, _ error) {
 
 const latencyTable = "100 messages/s, commit to confirmation by NATS, relay otherwise idle"
 
-func (s settings) latencyTime() time.Duration { return time.Duration(s.size(30, 3)) * time.Second }
+func (s settings) latencyTime() time.Duration { return time.Duration(s.size(10, 3)) * time.Second }
 
-func oneProcess(ctx context.Context, w *world) ([]row, error) {
-	c, err := w.startRelay(ctx, job{Role: "latency", Seconds: w.latencyTime().Seconds()}, toNATS)
-	if err != nil {
-		return nil, err
-	}
-	defer c.kill()
-	if err := c.until(ctx, func(r report) bool { return r.Values != nil }); err != nil {
-		return nil, err
-	}
-	r, err := c.state()
-	return []row{latencyRow("writer (InTx) and relay in one process", r.Values, 0.5, 3)}, err
+// inOneProcess and inTwoProcesses compare a relay with a loop by hand that NOTIFY wakes, in turns.
+func inOneProcess(ctx context.Context, w *world) ([]row, error) {
+	return w.besideHand(ctx, "in one process", 0.5, 3, func(byHand bool) ([]float64, error) {
+		c, err := w.startPublishing(ctx, job{Role: "latency", Seconds: w.latencyTime().Seconds(), Listen: byHand})
+		if err != nil {
+			return nil, err
+		}
+		defer c.kill()
+		if err := c.until(ctx, func(r report) bool { return r.Values != nil }); err != nil {
+			return nil, err
+		}
+		r, err := c.state()
+		if err != nil {
+			return nil, err
+		}
+		return r.Values, c.stop() // so that its lanes are free for the next
+	})
 }
 
-func latencyRow(name string, values []float64, p50, p99 float64) row {
-	return row{table: latencyTable, name: name, figures: []figure{
-		{"p50", "ms", []float64{quantile(values, 0.5)}, atMost(p50)},
-		{"p99", "ms", []float64{quantile(values, 0.99)}, atMost(p99)},
-		{name: "most", unit: "ms", values: []float64{quantile(values, 1)}},
-		{name: "messages", values: []float64{float64(len(values))}},
-	}}
+// startPublishing starts a relay, or what publishes by hand and owns no lanes.
+func (w *world) startPublishing(ctx context.Context, j job) (*child, error) {
+	if j.Listen {
+		return w.start(ctx, j, toNATS)
+	}
+	return w.startRelay(ctx, j, toNATS)
+}
+
+// besideHand measures several times, by hand and not, and compares them pair by pair.
+func (w *world) besideHand(ctx context.Context, name string, p50, p99 float64, measure func(byHand bool) ([]float64, error)) ([]row, error) {
+	if err := w.exec(ctx, floorIndexSQL); err != nil {
+		return nil, err
+	}
+	var p50s, p99s [2][]float64
+	err := inTurns(w.repeats, 2, func(at int) error {
+		values, err := measure(at == 0)
+		p50s[at] = append(p50s[at], quantile(values, 0.5))
+		p99s[at] = append(p99s[at], quantile(values, 0.99))
+		return err
+	})
+	return []row{
+		{table: latencyTable, name: "by hand, " + name, note: "NOTIFY in the round trip of COMMIT, and a loop that waits for it", figures: []figure{
+			{name: "p50", unit: "ms", values: p50s[0]}, {name: "of by hand"}, {name: "p99", unit: "ms", values: p99s[0]},
+		}},
+		{table: latencyTable, name: "writer (InTx) and relay " + name, figures: []figure{
+			{"p50", "ms", p50s[1], atMost(p50)}, {"of by hand", "%", ratios(p50s[1], p50s[0]), atMost(110)}, {"p99", "ms", p99s[1], atMost(p99)},
+		}},
+	}, err
 }
 
 // latencyJob runs writer and relay in one process and reports every latency in milliseconds.
@@ -82,14 +109,19 @@ func latencyJob(ctx context.Context, c *client) error {
 	if err != nil {
 		return err
 	}
+	l := &writers{outgoing: outgoing{payload: make([]byte, 512)}, pool: pool, writer: writer}
+	publish, commit := r.Run, l.inTxWithID
+	if c.Listen {
+		publish = func(run context.Context) error { return followWoken(run, pool, times, c.add) }
+		commit = l.byHandNotifying
+	}
 	run, err := c.start(ctx)
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- r.Run(run) }()
-	l := &writers{outgoing: outgoing{payload: make([]byte, 512)}, pool: pool, writer: writer}
-	commits, err := l.keepPace(run, time.Duration(c.Seconds*float64(time.Second)))
+	go func() { ended <- publish(run) }()
+	commits, err := keepPace(run, time.Duration(c.Seconds*float64(time.Second)), commit)
 	if err != nil {
 		return err
 	}
@@ -105,19 +137,19 @@ func latencyJob(ctx context.Context, c *client) error {
 
 // keepPace commits a transaction with a message every 10 ms, and returns when each had
 // committed, by message id.
-func (l *writers) keepPace(ctx context.Context, d time.Duration) (map[string]int64, error) {
+func keepPace(ctx context.Context, d time.Duration, commit func(context.Context) (string, error)) (map[string]int64, error) {
 	commits := make(map[string]int64)
 	warm := time.Now().Add(time.Second) // connections are made, statements prepared
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for end := warm.Add(d); time.Now().Before(end); {
 		<-tick.C
-		result, err := l.recorded(ctx)
+		id, err := commit(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if now := time.Now(); now.After(warm) {
-			commits[result.IDs[0]] = now.UnixNano()
+			commits[id] = now.UnixNano()
 		}
 	}
 	return commits, nil
@@ -137,20 +169,25 @@ func latencies(commits, confirmed map[string]int64) ([]float64, error) {
 	return values, nil
 }
 
-func twoProcesses(ctx context.Context, w *world) ([]row, error) {
+func inTwoProcesses(ctx context.Context, w *world) ([]row, error) {
 	l, err := w.writers(ctx, w.url, 2)
 	if err != nil {
 		return nil, err
 	}
 	defer l.pool.Close()
-	values, err := w.alongside(ctx, func() (map[string]int64, error) { return l.keepPace(ctx, w.latencyTime()) })
-	return []row{latencyRow("writer (InTx) and relay in two processes", values, 1, 5)}, err
+	return w.besideHand(ctx, "in two processes", 1, 5, func(byHand bool) ([]float64, error) {
+		publishes, commit := job{Role: "relay", Notes: true}, l.inTxWithID
+		if byHand {
+			publishes, commit = job{Role: "floor", Notes: true, Listen: true}, l.byHandNotifying
+		}
+		return w.alongside(ctx, publishes, func() (map[string]int64, error) { return keepPace(ctx, w.latencyTime(), commit) })
+	})
 }
 
-// alongside runs a relay in a separate process while write commits messages, and returns the
-// latencies.
-func (w *world) alongside(ctx context.Context, write func() (map[string]int64, error)) ([]float64, error) {
-	c, err := w.startRelay(ctx, job{Role: "relay", Notes: true}, toNATS)
+// alongside runs what publishes in a separate process while write commits messages, and returns
+// the latencies.
+func (w *world) alongside(ctx context.Context, publishes job, write func() (map[string]int64, error)) ([]float64, error) {
+	c, err := w.startPublishing(ctx, publishes)
 	if err != nil {
 		return nil, err
 	}
@@ -205,13 +242,18 @@ func longTransactions(ctx context.Context, w *world) ([]row, error) {
 		name    string
 		enqueue func(context.Context, pgx.Tx) (string, error)
 	}{{"Writer.Enqueue", byWriter}, {"plain INSERT", byInsert}} {
-		values, err := w.alongside(ctx, func() (map[string]int64, error) { return l.overlap(ctx, many, way.enqueue) })
+		values, err := w.alongside(ctx, job{Role: "relay", Notes: true}, func() (map[string]int64, error) { return l.overlap(ctx, many, way.enqueue) })
 		if err != nil {
 			return rows, fmt.Errorf("%s: %w", way.name, err)
 		}
-		r := latencyRow(way.name, values, 20, 20)
-		r.table = "100 overlapping transactions, begun 3 ms apart, that stay open 200 ms after their enqueue; relay asleep in another process"
-		r.figures[0].want = nil
+		r := row{
+			table: "100 overlapping transactions, begun 3 ms apart, that stay open 200 ms after their enqueue; relay asleep in another process", name: way.name,
+			figures: []figure{
+				{name: "p50", unit: "ms", values: []float64{quantile(values, 0.5)}},
+				{"p99", "ms", []float64{quantile(values, 0.99)}, atMost(20)},
+				{name: "most", unit: "ms", values: []float64{quantile(values, 1)}},
+			},
+		}
 		rows = append(rows, r)
 	}
 	return rows, nil

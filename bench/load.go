@@ -92,21 +92,35 @@ func (l *writers) byHand(ctx context.Context) error {
 
 // byHandWithCommit sends the message and COMMIT in one round trip.
 func (l *writers) byHandWithCommit(ctx context.Context) error {
+	_, err := l.byHandThen(ctx, "COMMIT")
+	return err
+}
+
+// byHandNotifying is byHandWithCommit and wakes who publishes by hand. It returns the message's id.
+func (l *writers) byHandNotifying(ctx context.Context) (string, error) {
+	return l.byHandThen(ctx, "NOTIFY "+wakeChannel, "COMMIT")
+}
+
+// byHandThen sends the message and what ends the transaction in one round trip.
+func (l *writers) byHandThen(ctx context.Context, then ...string) (id string, _ error) {
 	conn, err := l.pool.Acquire(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer conn.Release()
 	if _, err := conn.Exec(ctx, "BEGIN"); err != nil {
-		return err
+		return "", err
 	}
 	if _, err := conn.Exec(ctx, businessSQL, "a customer", 4711); err != nil {
-		return err
+		return "", err
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(handSQL, l.handArgs()...)
-	batch.Queue("COMMIT")
-	return conn.SendBatch(ctx, batch).Close()
+	args := l.handArgs()
+	batch.Queue(handSQL, args...)
+	for _, sql := range then {
+		batch.Queue(sql)
+	}
+	return args[0].(string), conn.SendBatch(ctx, batch).Close()
 }
 
 // enqueue stores the message in the caller's own transaction.
@@ -124,6 +138,15 @@ func (l *writers) enqueue(ctx context.Context) error {
 func (l *writers) inTx(ctx context.Context) error {
 	_, err := l.recorded(ctx)
 	return err
+}
+
+// inTxWithID is inTx and returns the message's id.
+func (l *writers) inTxWithID(ctx context.Context) (string, error) {
+	result, err := l.recorded(ctx)
+	if err != nil {
+		return "", err
+	}
+	return result.IDs[0], nil
 }
 
 func (l *writers) recorded(ctx context.Context) (outbox.Result, error) {
