@@ -316,6 +316,9 @@ func TestPrefix(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range link.FindAllStringSubmatch(w.Body.String(), -1) {
+			if m[1] == documentation {
+				continue
+			}
 			to, err := base.Parse(strings.ReplaceAll(m[1], "&amp;", "&"))
 			if err != nil || !strings.HasPrefix(to.Path, "/admin/waybill/") {
 				t.Errorf("%s leads to %q, outside of the prefix", at, m[1])

@@ -65,6 +65,21 @@ func (f *fake) MessageStates(_ context.Context, id string) ([]outbox.State, erro
 			list = append(list, outbox.State{ID: id, Tenant: l.Message.Tenant, Status: outbox.Dead, Topic: l.Message.Topic, Type: l.Message.Type, Key: l.Message.Key, Error: l.Error, EnqueuedAt: l.FirstFailed})
 		}
 	}
+	for _, m := range f.messages {
+		if m.ID == id && len(list) == 0 {
+			list = append(list, m)
+		}
+	}
+	for _, m := range f.scheduled {
+		if m.ID == id {
+			list = append(list, outbox.State{ID: id, Tenant: m.Tenant, Status: outbox.Scheduled, Topic: m.Topic, Type: m.Type})
+		}
+	}
+	for _, e := range f.sagaLog {
+		if e.MessageID == id {
+			list = append(list, outbox.State{ID: id, Tenant: waybill.DefaultTenant, Status: outbox.Published})
+		}
+	}
 	return list, f.fail
 }
 
@@ -179,7 +194,8 @@ func (f *fake) AuditLog(_ context.Context, filter deadletter.AuditFilter) ([]dea
 	defer f.mu.Unlock()
 	list := []deadletter.Entry{}
 	for _, e := range slices.Backward(f.entries) {
-		if (filter.Before == 0 || e.Number < filter.Before) && (filter.Letter == 0 || e.Letter == filter.Letter) && len(list) < filter.Limit {
+		same := (filter.Letter == 0 || e.Letter == filter.Letter) && (filter.MessageID == "" || e.MessageID == filter.MessageID)
+		if same && (filter.Before == 0 || e.Number < filter.Before) && len(list) < filter.Limit {
 			list = append(list, e)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -32,6 +33,7 @@ type view struct {
 	Title        string
 	Section      string // of the navigation
 	Environment  string
+	Theme        string // that the person has chosen, "" for the system's
 	User         string
 	Role         string
 	Tenant       string // that the person is limited to, "" for all
@@ -68,6 +70,7 @@ func parsePages(assets map[string]asset) (pages, error) {
 		"noMessages": says(ops.NoMessages), "outboxEmpty": says(ops.OutboxEmpty), "noLetters": says(ops.NoLetters), "noLetterMatches": says(ops.NoLetterMatches),
 		"noReplays": says(ops.NoReplays), "noEntries": says(ops.NoEntries), "noSchedules": says(ops.NoSchedules), "noScheduled": says(ops.NoScheduled),
 		"noInstances": says(ops.NoInstances), "noInstanceMatches": says(ops.NoInstanceMatches),
+		"version": version, "cure": cure, "documentation": says(documentation),
 		"asset": func(name string) string { return "assets/" + name + "?v=" + assets[name].version },
 	}
 	layout, err := template.New("layout.html").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
@@ -90,9 +93,23 @@ func parsePages(assets map[string]asset) (pages, error) {
 	return all, nil
 }
 
+// cures are the pages on which findings can be acted upon, by subject.
+var cures = map[string]string{
+	"relays": "relays", "lanes": "relays", "pending": "messages?status=Pending", "dead letters": "dead",
+	"unroutable": "dead", "schedules": "schedules", "scheduled": "schedules", "sagas": "sagas",
+}
+
+// cure is the page on which a finding about a subject can be acted upon, "" if there is none.
+func cure(subject string) string {
+	if number, ok := strings.CutPrefix(subject, "replay "); ok {
+		return "replays/" + number
+	}
+	return cures[subject]
+}
+
 // sections say which entry of the navigation a page belongs to.
 var sections = map[string]string{
-	"overview": "overview", "messages": "messages", "search": "messages", "groups": "dead", "letters": "dead", "letter": "dead", "edit": "dead",
+	"overview": "overview", "messages": "messages", "search": "messages", "find": "messages", "groups": "dead", "letters": "dead", "letter": "dead", "edit": "dead",
 	"replays": "replays", "preview": "replays", "replay": "replays", "relays": "relays", "consumers": "consumers",
 	"checks": "checks", "audit": "audit", "schedules": "schedules", "schedule": "schedules", "sagas": "sagas", "instance": "sagas",
 	"sessions": "sessions",
@@ -102,7 +119,7 @@ var sections = map[string]string{
 // one.
 func (c *call) show(status int, name, title string, data any) error {
 	v := view{
-		Root: c.root, Title: title, Section: sections[name], Environment: c.d.cfg.Environment,
+		Root: c.root, Title: title, Section: sections[name], Environment: c.d.cfg.Environment, Theme: theme(c.r),
 		Tenant: c.who.Tenant, Notice: notice(c.r.URL.Query()), HasSchedules: c.d.all.schedules != nil, HasSagas: c.d.all.sagas != nil,
 		At: time.Now().UTC(), Page: data,
 	}
@@ -122,6 +139,32 @@ func (c *call) show(status int, name, title string, data any) error {
 	c.w.WriteHeader(status)
 	_, _ = page.WriteTo(c.w) // the client may be gone; there is nobody to report to
 	return nil
+}
+
+// documentation is the only address outside of the dashboard that pages lead to.
+const documentation = "https://github.com/waybill-go/waybill/tree/main/docs"
+
+// theme is the one that the person has chosen by the script, "" for the system's.
+func theme(r *http.Request) string {
+	if chosen, err := r.Cookie("waybill_theme"); err == nil && (chosen.Value == "light" || chosen.Value == "dark") {
+		return chosen.Value
+	}
+	return ""
+}
+
+// version is that of this module in the program, "devel" if it is not known.
+func version() string {
+	const module = "github.com/waybill-go/waybill"
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return "devel"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == module && m.Version != "" && m.Version != "(devel)" {
+			return m.Version
+		}
+	}
+	return "devel"
 }
 
 // asset is a style sheet or script.

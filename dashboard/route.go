@@ -63,6 +63,7 @@ func (d *Dashboard) list() []route {
 		{pattern: "GET /sessions", role: Reader, of: ofNoTenant, do: d.sessionsPage},
 		{pattern: "POST /sessions/end", role: Reader, of: ofNoTenant, do: d.endSession},
 		{pattern: "GET /{$}", role: Reader, of: ofOneTenant, do: d.overview},
+		{pattern: "GET /find", role: Reader, of: ofOneTenant, do: d.find},
 		{pattern: "GET /messages", role: Reader, of: ofOneTenant, do: d.messages},
 		{pattern: "GET /dead", role: Reader, do: d.groups},
 		{pattern: "GET /dead/list", role: Reader, of: ofOneTenant, do: d.letters},

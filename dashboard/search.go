@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -39,7 +40,7 @@ func readSearch(q url.Values) (outbox.Filter, []outbox.Status, error) {
 		if f.Key == "" && f.CorrelationID == "" && f.Text == "" {
 			return f, nil, invalidField("status", "is “anywhere”, which goes with a key, a correlation id or a text")
 		}
-		return f, []outbox.Status{"", outbox.Dead, outbox.Failed, outbox.Discarded, outbox.Published}, nil
+		return f, ops.AnyStatus, nil
 	}
 	f.Status = outbox.Status(q.Get("status"))
 	return f, []outbox.Status{f.Status}, f.Check()

@@ -138,6 +138,7 @@ var limitedRoutes = map[string]tried{
 	"GET /{$}": {others: []asked{{path: "/"}}, own: asked{path: "/"}, shows: "./messages"},
 	"GET /messages": {others: []asked{{path: "/messages?id=m2&inbox=1"}, {path: "/messages?id=m1&inbox=1"}, {path: "/messages?status=Pending"}, {path: "/messages?key=k&status=any"}},
 		own: asked{path: "/messages?id=m1&inbox=1"}, shows: "own-mailer"},
+	"GET /find": {others: []asked{{path: "/find?q=globex"}, {path: "/find?q=m2"}}, own: asked{path: "/find?q=acme"}, shows: "own-topic"},
 	"GET /dead/list": {others: []asked{{path: "/dead/list"}, {path: "/dead/list?tenant=globex"}, {path: "/dead/list?after=101"}},
 		own: asked{path: "/dead/list?tenant=acme"}, shows: "own error"},
 	"POST /dead/selected": {others: []asked{{path: "/dead/selected", form: formOf("do", "requeue", "number", "1")}, {path: "/dead/selected", form: formOf("do", "resolve", "number", "1")}},

@@ -193,6 +193,54 @@ func TestDashboard_Search(t *testing.T) {
 	p.noComplaints()
 }
 
+// TestDashboard_Keys searches, moves, selects and changes the theme without a mouse.
+func TestDashboard_Keys(t *testing.T) {
+	// Not parallel: a browser needs a machine for itself.
+	p := newPerson(t, Options{})
+	p.signIn(AdminSecret)
+	p.must(p.b.Press(t.Context(), "?"))
+	p.sees("next and previous row")
+	p.must(p.b.Press(t.Context(), escape+"/cart-3"+enter))
+	p.sees("stock.changed-0004")
+	p.must(p.b.Press(t.Context(), "j"+enter))
+	p.sees("What happened")
+	p.goTo("dead/list")
+	p.must(p.b.Press(t.Context(), "jjkx"))
+	p.sees("With the selected letters: 1 of ")
+	var theme string
+	for _, want := range []string{"light", "dark", "none"} {
+		p.click("//button[@id='theme']")
+		p.goTo("")
+		if p.run("return document.documentElement.dataset.theme ?? 'none'", &theme); theme != want {
+			t.Errorf("the theme of the next page is %q, want %q", theme, want)
+		}
+	}
+	p.noComplaints()
+}
+
+// The keys as WebDriver names them.
+const (
+	escape = "\ue00c"
+	enter  = "\ue007"
+)
+
+// TestDashboard_Phone opens the menu of a narrow screen.
+func TestDashboard_Phone(t *testing.T) {
+	// Not parallel: a browser needs a machine for itself.
+	p := newPerson(t, Options{})
+	p.signIn(AdminSecret)
+	p.must(p.b.Look(t.Context(), 390, false))
+	p.goTo("")
+	var height float64
+	if p.run("return document.querySelector('header.top').getBoundingClientRect().height", &height); height > 72 {
+		t.Errorf("the header is %v pixels high, want one row", height)
+	}
+	p.click("//button[text()='Menu']")
+	p.click("//nav//a[contains(., 'Schedules')]")
+	p.sees("nightly-invoices")
+	p.noComplaints()
+}
+
 // TestDashboard_Schedules stops a schedule, runs it by hand, and takes a message back.
 func TestDashboard_Schedules(t *testing.T) {
 	// Not parallel: a browser needs a machine for itself.
@@ -324,7 +372,7 @@ func TestDashboard_WithoutScript(t *testing.T) {
 }
 
 // everyPage are the pages that are checked for what all of them must have.
-var everyPage = []string{"", "messages", "messages?id=order.created-0001", "messages?status=Published", "dead", "dead/list", "dead/1", "replays",
+var everyPage = []string{"", "messages", "messages?id=order.created-0001", "messages?status=Published", "find?q=cart", "find?q=nowhere", "dead", "dead/list", "dead/1", "replays",
 	"replays/new?topic=order.created", "sagas", "sagas/instance?saga=order&key=4711", "sagas/instance?saga=order&key=4712", "relays", "schedules", "schedules/one?name=nightly-invoices", "schedules/one?id=reminder-1", "consumers", "checks", "audit", "nothing/there"}
 
 // TestDashboard_ForEverybody checks what people need who use a keyboard, a screen reader, a

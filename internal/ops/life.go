@@ -33,7 +33,7 @@ func (s Stores) Life(ctx context.Context, id string, askInbox bool) (l Life, err
 	if l.States, err = s.Outbox.MessageStates(ctx, id); err != nil {
 		return l, err
 	}
-	for _, state := range []deadletter.State{deadletter.Open, deadletter.Resolved, deadletter.Discarded} {
+	for _, state := range anyState {
 		letters, err := s.Letters.DeadLetters(ctx, deadletter.Filter{MessageID: id, State: state, Newest: true, Limit: lettersOfMessage})
 		if err != nil {
 			return l, err
@@ -180,7 +180,7 @@ func (s Stores) IDs(ctx context.Context, by FoundBy, most int) ([]string, error)
 	for _, st := range states {
 		ids = append(ids, st.ID)
 	}
-	for _, state := range []deadletter.State{deadletter.Open, deadletter.Resolved, deadletter.Discarded} {
+	for _, state := range anyState {
 		letters, err := s.Letters.DeadLetters(ctx, deadletter.Filter{
 			State: state, Key: by.Key, CorrelationID: by.CorrelationID, Text: by.Text, Newest: true, Limit: most + 1,
 		})
