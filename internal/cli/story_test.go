@@ -18,7 +18,7 @@ import (
 // within a line. The first one is the documentation itself.
 func TestStories(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"../../docs/cli.md", "testdata/json.md", "testdata/errors.md"} {
+	for _, file := range []string{"../../docs/cli.md", "testdata/screens.md", "testdata/json.md", "testdata/errors.md"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(file)
