@@ -4,7 +4,7 @@ import "fmt"
 
 // The limits of a message, in bytes. They are chosen so that a message that passes
 // [Message.Validate] fits every broker of the project at its default settings, except where
-// docs/limits.md says otherwise; it also gives the reasons.
+// docs/limits.md says otherwise: 255 and 200 are AMQP's, 249 is Kafka's.
 const (
 	MaxIDLen         = 255       // ID, CorrelationID, CausationID, IdempotencyKey
 	MaxTypeLen       = 255       // Type
