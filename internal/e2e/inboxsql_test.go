@@ -21,20 +21,16 @@ import (
 	"github.com/waybill-go/waybill/store/sqlitestore"
 )
 
-// contractPrograms writes the programs of the SQL contract's page into a directory, as once.py and so on.
+// contractPrograms copies the programs for the SQL contract into a directory, for the tables of a schema.
 func contractPrograms(t *testing.T, schema string) (dir string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/sql-contract.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir = t.TempDir()
-	for language, name := range map[string]string{"python": "once.py", "js": "once.mjs"} {
-		block := regexp.MustCompile("(?s)\n```" + language + "\n(.*?)\n```\n").FindSubmatch(page)
-		if block == nil {
-			t.Fatalf("the page has no program in %s", language)
+	for _, name := range []string{"once.py", "once.mjs"} {
+		program, err := os.ReadFile("../../examples/inbox-sql/" + name)
+		if err != nil {
+			t.Fatal(err)
 		}
-		text := strings.ReplaceAll(string(block[1]), "waybill.inbox_record", schema+".inbox_record")
+		text := strings.ReplaceAll(string(program), "waybill.inbox_record", schema+".inbox_record")
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

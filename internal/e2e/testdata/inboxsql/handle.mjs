@@ -1,4 +1,4 @@
-// Handles the event on its standard input with the program of docs/sql-contract.md, through psql.
+// Handles the event on its standard input with the program for docs/sql-contract.md, through psql.
 
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
