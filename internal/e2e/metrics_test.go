@@ -53,7 +53,7 @@ func documentedMetrics(t *testing.T) (list []documentedMetric) {
 	}
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
-		if name := strings.Trim(cells[0], "`"); len(cells) == 5 && strings.HasPrefix(name, "waybill_") {
+		if name := strings.Trim(cells[0], "`"); len(cells) == 4 && strings.HasPrefix(name, "waybill_") {
 			labels := strings.FieldsFunc(cells[2], func(r rune) bool { return strings.ContainsRune("`, –", r) })
 			list = append(list, documentedMetric{name, cells[1], labels})
 		}
