@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Kind says how to react to a failure.
@@ -62,16 +59,6 @@ var (
 	// ErrLeaseLost reports that another relay had taken over the lane before a settlement. Nothing was
 	// changed and nothing is lost; do not repeat the settlement.
 	ErrLeaseLost = errors.New("waybill: lease lost")
-
-	// ErrConnectionLost marks an unavailable error of a publisher whose connection or
-	// channel ended, not by the publisher's own doing, while the messages were on it. Two of
-	// these in a row make a relay look for the message that kills the connection.
-	ErrConnectionLost = errors.New("waybill: connection lost")
-
-	// ErrSwallowed marks a transient error of a publisher whose broker answered "duplicate"
-	// to the first attempt of a message, so that it may have been dropped in favour of another one. A
-	// relay sends the message again under a new deduplication id.
-	ErrSwallowed = errors.New("waybill: broker took a first attempt for a duplicate")
 
 	// ErrNotMigrated reports that the store's tables are missing, or are those of an older release: its Migrate,
 	// or "waybill migrate", creates them. Only SQL stores return it; MongoDB and Redis have no tables.
@@ -196,37 +183,3 @@ func (e *StalledError) Error() string {
 
 // Unwrap returns why the last round failed.
 func (e *StalledError) Unwrap() error { return e.Err }
-
-// ErrorText returns err's text as it may be stored and logged: valid UTF-8 without NUL bytes,
-// without the passwords of URLs, cut at a rune boundary to [MaxErrorLen] bytes. It returns ""
-// for nil.
-func ErrorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return truncate(withoutPasswords(err.Error()), MaxErrorLen)
-}
-
-var urlPassword = regexp.MustCompile(`(://[^\s/:@"']*):[^\s/"']*@`)
-
-// withoutPasswords replaces the passwords of the URLs in a text.
-func withoutPasswords(text string) string {
-	if !strings.Contains(text, "://") {
-		return text
-	}
-	return urlPassword.ReplaceAllString(text, "$1:xxxxx@")
-}
-
-func truncate(s string, limit int) string {
-	clean := make([]byte, 0, min(len(s), limit))
-	for _, r := range s {
-		if r == 0 {
-			r = utf8.RuneError
-		}
-		if len(clean)+utf8.RuneLen(r) > limit {
-			break
-		}
-		clean = utf8.AppendRune(clean, r)
-	}
-	return string(clean)
-}

@@ -25,15 +25,14 @@ func NewEventType[T any](name string, version int) EventType[T] {
 	return t
 }
 
-// Name returns the logical name without the version: the alias in inbox keys.
-func (t EventType[T]) Name() string { return t.name }
-
-// Version returns the version, 1 and up.
-func (t EventType[T]) Version() int { return t.version }
-
 // Type returns the value of [Message.Type]: "order.created", or "order.created@v2" from version 2
 // on.
-func (t EventType[T]) Type() string { return JoinType(t.name, t.version) }
+func (t EventType[T]) Type() string {
+	if t.version <= 1 {
+		return t.name
+	}
+	return t.name + "@v" + strconv.Itoa(t.version)
+}
 
 // New returns a message of this type with the JSON form of v as payload, to be published
 // to topic. The caller may set further fields before enqueueing it.
@@ -66,21 +65,12 @@ func redactJSON(err error) error {
 	return fmt.Errorf("bad JSON (%T)", err)
 }
 
-// JoinType returns the wire form of a logical type name and version.
-func JoinType(name string, version int) string {
-	if version <= 1 {
-		return name
-	}
-	return name + "@v" + strconv.Itoa(version)
-}
-
-// SplitType is the inverse of [JoinType]. A type without a readable version suffix has
-// version 1 and keeps its whole text as name.
-func SplitType(t string) (name string, version int) {
+// withoutVersion returns a type's logical name. A type without a readable version suffix is its own name.
+func withoutVersion(t string) string {
 	if i := strings.LastIndex(t, "@v"); i > 0 {
 		if v, err := strconv.Atoi(t[i+2:]); err == nil && v > 1 {
-			return t[:i], v
+			return t[:i]
 		}
 	}
-	return t, 1
+	return t
 }

@@ -5,22 +5,19 @@ import (
 	"testing"
 )
 
-func TestSplitType(t *testing.T) {
+func TestMessage_Alias(t *testing.T) {
 	t.Parallel()
-	for typ, want := range map[string]struct {
-		name    string
-		version int
-	}{
-		"order.placed":     {"order.placed", 1},
-		"order.placed@v2":  {"order.placed", 2},
-		"order.placed@v10": {"order.placed", 10},
-		"order.placed@v1":  {"order.placed@v1", 1}, // never written so: kept as it is
-		"order@vx":         {"order@vx", 1},
-		"@v2":              {"@v2", 1},
-		"a@v2@v3":          {"a@v2", 3},
+	for typ, want := range map[string]string{
+		"order.placed":     "order.placed",
+		"order.placed@v2":  "order.placed",
+		"order.placed@v10": "order.placed",
+		"order.placed@v1":  "order.placed@v1", // never written so: kept as it is
+		"order@vx":         "order@vx",
+		"@v2":              "@v2",
+		"a@v2@v3":          "a@v2",
 	} {
-		if name, version := SplitType(typ); name != want.name || version != want.version {
-			t.Errorf("SplitType(%q) = %q, %d; want %q, %d", typ, name, version, want.name, want.version)
+		if got := (&Message{Type: typ}).Alias(); got != want {
+			t.Errorf("Alias() of %q = %q, want %q", typ, got, want)
 		}
 	}
 }

@@ -6,22 +6,22 @@ import "fmt"
 // [Message.Validate] fits every broker of the project at its default settings, except where
 // docs/limits.md says otherwise: 255 and 200 are AMQP's, 249 is Kafka's.
 const (
-	MaxIDLen         = 255       // ID, CorrelationID, CausationID, IdempotencyKey
-	MaxTypeLen       = 255       // Type
-	MaxSourceLen     = 255       // Source
-	MaxTopicLen      = 249       // Topic and To
-	MaxKeyLen        = 255       // Key
-	MaxSubjectLen    = 255       // Subject
-	MaxTenantLen     = 64        // Tenant
-	MaxConsumerLen   = 200       // the name of a consumer
-	MaxURILen        = 1024      // ContentType, DataSchema
-	MaxTraceLen      = 512       // TraceParent, TraceState
-	MaxHeaders       = 64        // number of headers
-	MaxHeaderNameLen = 64        // one header's name
-	MaxHeadersLen    = 12 << 10  // all header names and values together
-	MaxPayloadLen    = 960 << 10 // Payload; 64 KiB below the 1 MiB that NATS and Kafka take
-	MaxErrorLen      = 2048      // stored error texts; longer ones are cut at a rune boundary
+	MaxIDLen       = 255       // ID, CorrelationID, CausationID, IdempotencyKey
+	MaxTypeLen     = 255       // Type
+	MaxSourceLen   = 255       // Source
+	MaxTopicLen    = 249       // Topic and To
+	MaxKeyLen      = 255       // Key
+	MaxSubjectLen  = 255       // Subject
+	MaxTenantLen   = 64        // Tenant
+	MaxConsumerLen = 200       // the name of a consumer
+	MaxURILen      = 1024      // ContentType, DataSchema
+	MaxTraceLen    = 512       // TraceParent, TraceState
+	MaxHeaders     = 64        // number of headers
+	MaxHeadersLen  = 12 << 10  // all header names and values together
+	MaxPayloadLen  = 960 << 10 // Payload; 64 KiB below the 1 MiB that NATS and Kafka take
 )
+
+const maxHeaderNameLen = 64
 
 // InvalidError reports a message or setting that was refused before anything was stored.
 // It is permanent: the same input is refused again.

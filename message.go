@@ -104,10 +104,7 @@ func (m *Message) DedupKey() string {
 }
 
 // Alias returns the logical type without its version: "order.created" for "order.created@v2".
-func (m *Message) Alias() string {
-	name, _ := SplitType(m.Type)
-	return name
-}
+func (m *Message) Alias() string { return withoutVersion(m.Type) }
 
 // Derive returns a message caused by m: same tenant, m's correlation id (m's ID when it
 // has none), m's ID as causation id, and m's trace context. The caller sets the rest.
@@ -281,8 +278,8 @@ func validHeaderName(name string) error {
 	if name == "" {
 		return invalidf("Headers", "has an empty name")
 	}
-	if len(name) > MaxHeaderNameLen {
-		return invalidf("Headers", "has a name of %d bytes, the limit is %d", len(name), MaxHeaderNameLen)
+	if len(name) > maxHeaderNameLen {
+		return invalidf("Headers", "has a name of %d bytes, the limit is %d", len(name), maxHeaderNameLen)
 	}
 	for i := range len(name) {
 		if c := name[i]; !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.') {
@@ -349,5 +346,5 @@ func storableText(s string, limit int) string {
 		}
 		return r
 	}, s)
-	return truncate(clean, limit)
+	return strings.ToValidUTF8(clean[:min(len(clean), limit)], "") // the cut may have split a rune
 }

@@ -62,7 +62,7 @@ func TestValidate_LimitsAndOneBeyond(t *testing.T) {
 		{"TraceState", MaxTraceLen, func(m *Message, n int) { m.TraceState = text(n) }},
 		{"Payload", MaxPayloadLen, func(m *Message, n int) { m.Payload = make([]byte, n) }},
 		{"Headers", MaxHeaders, func(m *Message, n int) { m.Headers = headers(n, 1) }},
-		{"Headers", MaxHeaderNameLen, func(m *Message, n int) { m.Headers = map[string]string{text(n): ""} }},
+		{"Headers", maxHeaderNameLen, func(m *Message, n int) { m.Headers = map[string]string{text(n): ""} }},
 		{"Headers", MaxHeadersLen, func(m *Message, n int) { m.Headers = map[string]string{"a": text(n / 2), "b": text(n - n/2 - 2)} }},
 	} {
 		m := valid()

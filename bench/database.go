@@ -12,7 +12,6 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/sqlitestore"
@@ -68,7 +67,7 @@ type database struct {
 // sqlStore is what contenders need of a store on database/sql.
 type sqlStore interface {
 	outbox.Store[*sql.Tx]
-	inbox.Inbox[*sql.Tx]
+	contract.Inbox[*sql.Tx]
 	contract.Source
 }
 

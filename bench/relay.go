@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/relay/record"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -40,13 +41,13 @@ func (c *client) config() relay.Config {
 	return cfg
 }
 
-// record records a relay in a file that stop removes.
-func record(cfg *relay.Config) (stop func(), err error) {
+// startRecording records a relay in a file that stop removes.
+func startRecording(cfg *relay.Config) (stop func(), err error) {
 	dir, err := os.MkdirTemp("", prefix)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := relay.OpenRecorder(filepath.Join(dir, "relay.rec"), relay.RecorderConfig{})
+	rec, err := record.Open(filepath.Join(dir, "relay.rec"), record.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func relayJob(ctx context.Context, c *client) error {
 	}
 	cfg := c.config()
 	if c.Record {
-		stop, err := record(&cfg)
+		stop, err := startRecording(&cfg)
 		if err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
 // Package broker holds what broker adapters have in common in addition to the two contracts that
-// they implement, [relay.Publisher] and [contract.Subscriber]: what each can do, and what each
+// they implement, [contract.Publisher] and [contract.Subscriber]: what each can do, and what each
 // needs declared before messages flow.
 package broker
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
 )
@@ -188,7 +189,7 @@ func TestStates(t *testing.T) {
 
 // oneOutcome is an inbox whose gate has decided.
 type oneOutcome struct {
-	inbox.Inbox[noTx]
+	contract.Inbox[noTx]
 	outcome inbox.Outcome
 }
 

@@ -5,20 +5,21 @@ import (
 	"log/slog"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
 // Processor runs handlers once per message for one consumer. It is [inbox.Process] with the
 // consumer bound and a log record for each duplicate. It is safe for concurrent use.
 type Processor[Tx any] struct {
-	box      inbox.Inbox[Tx]
+	box      contract.Inbox[Tx]
 	consumer string
 	log      *slog.Logger
 }
 
 // NewProcessor returns a processor for the consumer with the given name. Duplicates are logged
 // to log at info; nil stands for [slog.Default]. The error names what is missing.
-func NewProcessor[Tx any](box inbox.Inbox[Tx], consumer string, log *slog.Logger) (*Processor[Tx], error) {
+func NewProcessor[Tx any](box contract.Inbox[Tx], consumer string, log *slog.Logger) (*Processor[Tx], error) {
 	switch {
 	case box == nil:
 		return nil, required("box")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/observe"
@@ -24,14 +25,14 @@ func (h BatchHandler[Tx]) one(ctx context.Context, tx Tx, m *waybill.Message) er
 }
 
 const (
-	maxBatchSize     = inbox.MaxBatch
+	maxBatchSize     = contract.MaxBatch
 	defaultBatchSize = 100 // of NewBatch
 )
 
 // NewBatch is like [New], for a handler of many messages at once. h receives at most cfg.BatchSize
 // messages, here 100 by default, in the order in which they came. box must
-// be an [inbox.Batcher].
-func NewBatch[Tx any](b Broker, s Subscription, box inbox.Inbox[Tx], h BatchHandler[Tx], cfg Config) (*Consumer[Tx], error) {
+// be a [contract.Batcher].
+func NewBatch[Tx any](b Broker, s Subscription, box contract.Inbox[Tx], h BatchHandler[Tx], cfg Config) (*Consumer[Tx], error) {
 	var one Handler[Tx]
 	if h != nil {
 		one = h.one
@@ -46,13 +47,13 @@ func NewBatch[Tx any](b Broker, s Subscription, box inbox.Inbox[Tx], h BatchHand
 }
 
 // batcherOf returns what batches are processed with; nil if there are none.
-func batcherOf[Tx any](box inbox.Inbox[Tx], cfg *Config) (inbox.Batcher[Tx], error) {
+func batcherOf[Tx any](box contract.Inbox[Tx], cfg *Config) (contract.Batcher[Tx], error) {
 	if cfg.BatchSize <= 1 {
 		return nil, nil
 	}
-	b, ok := box.(inbox.Batcher[Tx])
+	b, ok := box.(contract.Batcher[Tx])
 	if !ok {
-		return nil, invalid("BatchSize", "is %d, and the inbox is no inbox.Batcher", cfg.BatchSize)
+		return nil, invalid("BatchSize", "is %d, and the inbox is no contract.Batcher", cfg.BatchSize)
 	}
 	return b, nil
 }

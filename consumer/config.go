@@ -9,8 +9,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer/retention"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/observe"
 )
@@ -56,7 +58,7 @@ type Config struct {
 	// BatchSize is the maximum number of messages that a transaction handles. A free handler takes what has been
 	// received, even a single message; it does not wait for more. If one message fails its whole batch is rolled
 	// back; it is then handled by itself, the others in batches half as large. Redelivered messages are handled by
-	// themselves. Above 1 the inbox must be an [inbox.Batcher]. 1 to 1,000. Optional; the default is 1.
+	// themselves. Above 1 the inbox must be a [contract.Batcher]. 1 to 1,000. Optional; the default is 1.
 	BatchSize int
 
 	// Prefetch is how many deliveries are held at once, at least Concurrency and at least BatchSize.
@@ -69,7 +71,7 @@ type Config struct {
 	Order Order
 
 	// Offsets keeps the broker's offsets in the database of the inbox, which must be an
-	// [inbox.OffsetStore]; the subscriber must be an [contract.OffsetSubscriber]. A partition's messages
+	// [contract.OffsetStore]; the subscriber must be a [contract.OffsetSubscriber]. A partition's messages
 	// are handled one by one, in order, concurrently with those of other partitions: a failing message
 	// blocks its partition, whatever Order says, until it succeeds or is a dead letter. All consumers of
 	// the group must agree: stop those that leave offsets to the broker first. BatchSize must be 1.
@@ -123,7 +125,7 @@ type Config struct {
 
 	// InboxRetention is how long the inbox remembers what was handled. It must be the value that the
 	// janitor is configured with. [New] refuses one that is shorter than the horizon within which
-	// a message may be delivered again, see [Retention]. Optional; the default is 7 days.
+	// a message may be delivered again, see package retention. Optional; the default is 7 days.
 	InboxRetention time.Duration
 
 	// RelayRetry is the policy of the relays that publish what this consumer receives. It is used to
@@ -177,7 +179,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Observer = loop.Guard(c.Observer)
 	var err error
-	if c.Retry, err = c.Retry.WithDefaults(); err != nil {
+	if c.Retry, err = backoff.WithDefaults(c.Retry); err != nil {
 		return c, err
 	}
 	return c, c.validate()
@@ -185,7 +187,7 @@ func (c Config) withDefaults() (Config, error) {
 
 // checkRetention compares InboxRetention with the horizon of what sub delivers.
 func (c *Config) checkRetention(sub contract.Subscriber) error {
-	r := Retention{Inbox: c.InboxRetention, Relay: c.RelayRetry, Consumer: c.Retry, Redelivery: RedeliveryOf(sub)}
+	r := retention.Plan{Inbox: c.InboxRetention, Relay: c.RelayRetry, Consumer: c.Retry, Redelivery: contract.RedeliveryOf(sub)}
 	if err := r.Check(); err != nil && !c.AllowShortRetention {
 		return invalid("InboxRetention", "%v; AllowShortRetention allows it anyway", err)
 	}

@@ -4,23 +4,24 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
 // Consumer takes deliveries from a subscriber and handles each message once.
 type Consumer[Tx any] struct {
 	*receiver
-	box     inbox.Inbox[Tx]
+	box     contract.Inbox[Tx]
 	handler Handler[Tx]
 
-	batcher      inbox.Batcher[Tx] // nil without batches
-	batchHandler BatchHandler[Tx]  // nil for a handler of single messages
-	waiting      *lines            // for a batch; nil without batches
+	batcher      contract.Batcher[Tx] // nil without batches
+	batchHandler BatchHandler[Tx]     // nil for a handler of single messages
+	waiting      *lines               // for a batch; nil without batches
 }
 
 // New returns a consumer that receives what s selects from b, records it in box and handles it with h. The
 // error is an [*waybill.InvalidError] that names what is missing or wrong.
-func New[Tx any](b Broker, s Subscription, box inbox.Inbox[Tx], h Handler[Tx], cfg Config) (*Consumer[Tx], error) {
+func New[Tx any](b Broker, s Subscription, box contract.Inbox[Tx], h Handler[Tx], cfg Config) (*Consumer[Tx], error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}

@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // GivenUp says why a message gets its final attempt, see [Config.GiveUp].
@@ -17,7 +20,7 @@ type GivenUp struct {
 	// exhausted. A store does not keep it: it is exhausted where the final attempt is repeated.
 	Reason waybill.Reason
 
-	// Err is the error of the last attempt, as by [waybill.ErrorText].
+	// Err is the error of the last attempt, as by [observe.ErrorText].
 	Err string
 
 	// Attempts is the number of failed attempts. Where the final attempt is repeated it is at least the
@@ -48,8 +51,8 @@ func (c *receiver) hasLastWord(m *waybill.Message, f failure) (bool, failure) {
 }
 
 // lastWordDue reports whether a redelivered message has only its final attempt left.
-func (c *receiver) lastWordDue(m *waybill.Message, past *inbox.Attempts) bool {
-	if past == nil || !c.cfg.Retry.Exhausted(past.Count) {
+func (c *receiver) lastWordDue(m *waybill.Message, past *contract.Attempts) bool {
+	if past == nil || !backoff.Exhausted(c.cfg.Retry, past.Count) {
 		return false
 	}
 	has, _ := c.hasLastWord(m, failure{}) // if that is not known, the usual attempt is made and reports why
@@ -63,7 +66,7 @@ func (c *Consumer[Tx]) giveUp(ctx context.Context, rec inbox.Record, m *waybill.
 	if f.conflict || !has {
 		return c.bury(ctx, rec, m, f, attempts)
 	}
-	given := GivenUp{Reason: reasonOf(f.cause), Err: waybill.ErrorText(f.cause), Attempts: attempts}
+	given := GivenUp{Reason: reasonOf(f.cause), Err: observe.ErrorText(f.cause), Attempts: attempts}
 	if err := c.saveUsedUp(ctx, rec, given, 0, f.took); err != nil {
 		return c.unavailable(ctx, m, err)
 	}
@@ -73,7 +76,7 @@ func (c *Consumer[Tx]) giveUp(ctx context.Context, rec inbox.Record, m *waybill.
 // saveUsedUp stores that a message has only its final attempt left, which is due after wait.
 func (c *Consumer[Tx]) saveUsedUp(ctx context.Context, rec inbox.Record, given GivenUp, wait, took time.Duration) error {
 	all := 1 + max(c.cfg.Retry.MaxRetries, 0)
-	return c.box.SaveAttempt(ctx, rec.Key, inbox.FailedAttempt{
+	return c.box.SaveAttempt(ctx, rec.Key, contract.FailedAttempt{
 		Count: max(given.Attempts, all), Wait: wait, Error: given.Err, Node: c.cfg.Node, Took: took,
 	})
 }
@@ -93,7 +96,7 @@ func (c *Consumer[Tx]) lastWord(ctx context.Context, rec inbox.Record, m *waybil
 	case waybill.Permanent:
 		return c.bury(ctx, rec, m, failure{cause: err, took: time.Since(began)}, given.Attempts)
 	}
-	delay := c.cfg.Retry.Delay(given.Attempts)
+	delay := backoff.Delay(c.cfg.Retry, given.Attempts)
 	if err := c.saveUsedUp(ctx, rec, given, delay, 0); err != nil {
 		return c.unavailable(ctx, m, err)
 	}
@@ -102,10 +105,10 @@ func (c *Consumer[Tx]) lastWord(ctx context.Context, rec inbox.Record, m *waybil
 
 // poisoned handles a message that has killed its process too often. Its final attempt is made while
 // nothing else runs; if that has killed the process there is no other.
-func (c *Consumer[Tx]) poisoned(ctx, work context.Context, rec inbox.Record, m *waybill.Message, past *inbox.Attempts) verdict {
+func (c *Consumer[Tx]) poisoned(ctx, work context.Context, rec inbox.Record, m *waybill.Message, past *contract.Attempts) verdict {
 	f, attempts := failure{cause: poisonous(past.Starts)}, past.Count+past.Starts
 	has, f := c.hasLastWord(m, f)
-	if c.cfg.Retry.Exhausted(past.Count) || !has {
+	if backoff.Exhausted(c.cfg.Retry, past.Count) || !has {
 		return c.bury(work, rec, m, f, attempts)
 	}
 	leave, alone := c.alone(ctx)

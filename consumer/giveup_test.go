@@ -14,8 +14,8 @@ import (
 
 // boxStub is an inbox of one message, without transactions and without a clock.
 type boxStub struct {
-	inbox.Inbox[int]
-	past     inbox.Attempts
+	contract.Inbox[int]
+	past     contract.Attempts
 	done     bool
 	letter   *inbox.Letter
 	conflict bool // another message has the key
@@ -32,17 +32,17 @@ func (b *boxStub) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx
 		return inbox.Processed, err
 	}
 	if b.done = true; rec.Retried {
-		b.past = inbox.Attempts{}
+		b.past = contract.Attempts{}
 	}
 	return inbox.Processed, nil
 }
 
-func (b *boxStub) FailedAttempts(context.Context, inbox.Key) (inbox.Attempts, error) {
+func (b *boxStub) FailedAttempts(context.Context, inbox.Key) (contract.Attempts, error) {
 	return b.past, nil
 }
 
-func (b *boxStub) SaveAttempt(_ context.Context, _ inbox.Key, a inbox.FailedAttempt) error {
-	b.past = inbox.Attempts{Count: a.Count, Wait: a.Wait, Error: a.Error}
+func (b *boxStub) SaveAttempt(_ context.Context, _ inbox.Key, a contract.FailedAttempt) error {
+	b.past = contract.Attempts{Count: a.Count, Wait: a.Wait, Error: a.Error}
 	return nil
 }
 
@@ -52,7 +52,7 @@ func (b *boxStub) SaveStarts(_ context.Context, _ inbox.Key, starts int) error {
 }
 
 func (b *boxStub) BuryMessage(_ context.Context, l inbox.Letter) (bool, error) {
-	b.letter, b.past = &l, inbox.Attempts{}
+	b.letter, b.past = &l, contract.Attempts{}
 	return true, nil
 }
 
@@ -73,7 +73,7 @@ func newLastWords(t *testing.T, cfg Config) *finalAttempts {
 	cfg.Observer = &noted{}
 	cfg.GiveUp = func(*waybill.Message) bool { return true }
 	cfg.Retry.DisableJitter = true
-	c, err := New(gives{silentSubscriber{}}, billing, inbox.Inbox[int](w.box), w.handle, cfg)
+	c, err := New(gives{silentSubscriber{}}, billing, contract.Inbox[int](w.box), w.handle, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func (w *finalAttempts) wantHeard(t *testing.T, want ...GivenUp) {
 // wantProcessed wants the message acknowledged and nothing else to be left of it.
 func (w *finalAttempts) wantProcessed(t *testing.T, v verdict) {
 	t.Helper()
-	if v != done || !w.box.done || w.box.letter != nil || w.box.past != (inbox.Attempts{}) {
+	if v != done || !w.box.done || w.box.letter != nil || w.box.past != (contract.Attempts{}) {
 		t.Errorf("verdict %+v, processed %t, letter %v, attempts %+v; want it processed and nothing left", v, w.box.done, w.box.letter, w.box.past)
 	}
 }
@@ -194,7 +194,7 @@ func TestGiveUp_Poison(t *testing.T) {
 	}
 
 	w = newLastWords(t, Config{})
-	w.box.past = inbox.Attempts{Count: 6, Starts: poisonStarts}
+	w.box.past = contract.Attempts{Count: 6, Starts: poisonStarts}
 	if v := w.deliver(t, true); v != done || w.box.letter == nil || w.box.letter.Reason != waybill.ReasonPoison || len(w.heard) != 0 {
 		t.Errorf("verdict %+v, letter %+v, want a dead letter as poison", v, w.box.letter)
 	}
@@ -230,6 +230,6 @@ func TestGiveUp_NotUnderLeases(t *testing.T) {
 }
 
 // TakeRequeued finds nothing.
-func (b *boxStub) TakeRequeued(context.Context, string, time.Duration) (inbox.Requeued, bool, error) {
-	return inbox.Requeued{}, false, nil
+func (b *boxStub) TakeRequeued(context.Context, string, time.Duration) (contract.Requeued, bool, error) {
+	return contract.Requeued{}, false, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/observe"
 )
@@ -162,7 +163,7 @@ func (c *Consumer[Tx]) tryMessage(ctx, work context.Context, rec inbox.Record, m
 }
 
 // run runs the handler. past is what the store has of earlier attempts, nil if it was not asked.
-func (c *Consumer[Tx]) run(ctx context.Context, rec inbox.Record, m *waybill.Message, past *inbox.Attempts) verdict {
+func (c *Consumer[Tx]) run(ctx context.Context, rec inbox.Record, m *waybill.Message, past *contract.Attempts) verdict {
 	if c.lastWordDue(m, past) {
 		return c.lastWord(ctx, rec, m, GivenUp{Reason: waybill.ReasonExhausted, Err: past.Error, Attempts: past.Count})
 	}
@@ -241,7 +242,7 @@ func (c *receiver) repeat(ctx context.Context, m *waybill.Message, once func() (
 	began := time.Now()
 	for conflicts, failures := 1, 0; ; {
 		outcome, err = once()
-		if errors.Is(err, inbox.ErrBusy) || errors.Is(err, inbox.ErrFenced) {
+		if errors.Is(err, inbox.ErrBusy) || errors.Is(err, contract.ErrFenced) {
 			return outcome, err // the handler has not run; asking again at once would give the same answer
 		}
 		if waybill.IsConflict(err) && conflicts < maxConflictTries {
@@ -282,7 +283,7 @@ func (c *receiver) call(ctx context.Context, m *waybill.Message, handler func(ct
 	return err
 }
 
-func (c *Consumer[Tx]) succeeded(ctx context.Context, rec inbox.Record, m *waybill.Message, outcome inbox.Outcome, past *inbox.Attempts) verdict {
+func (c *Consumer[Tx]) succeeded(ctx context.Context, rec inbox.Record, m *waybill.Message, outcome inbox.Outcome, past *contract.Attempts) verdict {
 	c.busyKeys.free(rec.Key)
 	switch outcome {
 	case inbox.Duplicate, inbox.Dead:
@@ -294,7 +295,7 @@ func (c *Consumer[Tx]) succeeded(ctx context.Context, rec inbox.Record, m *waybi
 }
 
 // conflicting decides what to do with a message that has the key of another one.
-func (c *Consumer[Tx]) conflicting(ctx context.Context, rec inbox.Record, m *waybill.Message, past *inbox.Attempts) verdict {
+func (c *Consumer[Tx]) conflicting(ctx context.Context, rec inbox.Record, m *waybill.Message, past *contract.Attempts) verdict {
 	f := c.conflict(ctx, m)
 	if c.cfg.OnConflict == ConflictSkip {
 		return done
@@ -320,7 +321,7 @@ type failure struct {
 }
 
 // failed decides what to do with a message whose handler, or transaction, failed.
-func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, past *inbox.Attempts) verdict {
+func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, past *contract.Attempts) verdict {
 	kind := waybill.KindOf(f.cause)
 	if kind == waybill.Unavailable || kind == waybill.Conflict {
 		return c.unavailable(ctx, m, f.cause)
@@ -334,11 +335,11 @@ func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.
 		past = &stored
 	}
 	count := past.Count + 1
-	if kind == waybill.Permanent || c.cfg.Retry.Exhausted(count) {
+	if kind == waybill.Permanent || backoff.Exhausted(c.cfg.Retry, count) {
 		return c.giveUp(ctx, rec, m, f, count)
 	}
-	delay := c.cfg.Retry.Delay(count)
-	tried := inbox.FailedAttempt{Count: count, Wait: delay, Error: waybill.ErrorText(f.cause), Node: c.cfg.Node, Took: f.took}
+	delay := backoff.Delay(c.cfg.Retry, count)
+	tried := contract.FailedAttempt{Count: count, Wait: delay, Error: observe.ErrorText(f.cause), Node: c.cfg.Node, Took: f.took}
 	if err := c.box.SaveAttempt(ctx, rec.Key, tried); err != nil {
 		return c.unavailable(ctx, m, err)
 	}
@@ -370,7 +371,7 @@ func (c *receiver) bury(ctx context.Context, rec inbox.Record, m *waybill.Messag
 		rec.Key.Message = ""
 	}
 	letter := inbox.Letter{
-		Record: rec, Message: m.Storable(), Reason: reasonOf(f.cause), Error: waybill.ErrorText(f.cause),
+		Record: rec, Message: m.Storable(), Reason: reasonOf(f.cause), Error: observe.ErrorText(f.cause),
 		Attempts: attempts, Node: c.cfg.Node, Took: f.took, Failed: c.cfg.DisableDeadLetters,
 	}
 	stored, err := c.buryLetter(ctx, letter)

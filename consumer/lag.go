@@ -2,33 +2,15 @@ package consumer
 
 import (
 	"context"
-	"errors"
+
+	"github.com/waybill-go/waybill/contract"
 )
 
-// Lag is the backlog of a consumer group at the broker.
-type Lag struct {
-	// Messages is how many messages the broker has for the group and has delivered to none of its
-	// consumers. What these hold, up to their prefetch, is not counted, nor is what waits for a retry.
-	// A broker that can't distinguish them counts what consumers hold, too; its adapter says so.
-	Messages int64
-}
-
-// Lagger is a [contract.Subscriber] that knows the backlog of its group, whether it receives or not.
-// It is safe for concurrent use.
-type Lagger interface {
-	// Lag asks the broker. The error is unavailable if it does not answer. A group that the broker does
-	// not know has no backlog.
-	Lag(ctx context.Context) (Lag, error)
-}
-
-// ErrNoLag reports that a subscriber does not know the backlog of its group.
-var ErrNoLag = errors.New("consumer: the subscriber can't tell how much waits")
-
-// Lag asks the broker for the backlog of this consumer; the error is [ErrNoLag] if the subscriber
-// is no [Lagger]. It is safe for concurrent use.
-func (c *receiver) Lag(ctx context.Context) (Lag, error) {
-	if l, ok := c.sub.(Lagger); ok {
+// Lag asks the broker for the backlog of this consumer; the error is [contract.ErrNoLag] if the
+// subscriber is no [contract.Lagger]. It is safe for concurrent use.
+func (c *receiver) Lag(ctx context.Context) (contract.Lag, error) {
+	if l, ok := c.sub.(contract.Lagger); ok {
 		return l.Lag(ctx)
 	}
-	return Lag{}, ErrNoLag
+	return contract.Lag{}, contract.ErrNoLag
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/observe"
 )
@@ -229,7 +230,7 @@ func (c *Leased) underLease(work context.Context, m leasedMessage, suspect bool)
 // usedUp reports whether a message may not be tried again after the given number of attempts. A
 // suspect gets at least poisonStarts: somebody may have killed the process.
 func (c *Leased) usedUp(attempts int, suspect bool) bool {
-	return c.cfg.Retry.Exhausted(attempts) && (!suspect || attempts >= poisonStarts)
+	return backoff.Exhausted(c.cfg.Retry, attempts) && (!suspect || attempts >= poisonStarts)
 }
 
 // noneLeft is the error of a message that is dead-lettered before another attempt.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/observe"
 )
@@ -41,10 +42,10 @@ func (c *Leased) settleFailed(work context.Context, m leasedMessage, f failure) 
 	case kind == waybill.Unavailable || kind == waybill.Conflict:
 		c.giveBack(work, m, lease.Release{Uncounted: true})
 		return c.unavailable(work, m.Message, f.cause)
-	case kind == waybill.Permanent || c.cfg.Retry.Exhausted(m.attempts):
+	case kind == waybill.Permanent || backoff.Exhausted(c.cfg.Retry, m.attempts):
 		return c.settleDead(work, m, f, m.attempts)
 	}
-	delay := c.cfg.Retry.Delay(m.attempts)
+	delay := backoff.Delay(c.cfg.Retry, m.attempts)
 	c.giveBack(work, m, lease.Release{Wait: min(delay, lease.MaxTTL)})
 	return c.retry(work, m.Message, m.attempts, delay, f.cause)
 }

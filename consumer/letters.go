@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
 )
@@ -23,7 +24,7 @@ func (l Letters) Set() bool { return l.bury != nil }
 // requeued ones again. It keeps one dead letter per message, however often it is stored. While a
 // requeued letter is handled no other consumer takes it, but it is under no lease, and it is
 // removed in a transaction that is open while the handler runs.
-func LettersIn[Tx any](box inbox.Inbox[Tx]) Letters {
+func LettersIn[Tx any](box contract.Inbox[Tx]) Letters {
 	return Letters{
 		bury: box.BuryMessage,
 		rerun: func(c *receiver, h LeasedHandler) rerunner {

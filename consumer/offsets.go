@@ -39,17 +39,17 @@ func (c *receiver) keepOffsets(box any) error {
 	if !ok {
 		return invalid("Offsets", "is set, but the subscriber is no OffsetSubscriber: its broker has no offsets to keep")
 	}
-	store, ok := box.(inbox.OffsetStore)
+	store, ok := box.(contract.OffsetStore)
 	switch {
 	case !ok:
-		return invalid("Offsets", "is set, but the inbox is no inbox.OffsetStore")
+		return invalid("Offsets", "is set, but the inbox is no contract.OffsetStore")
 	case c.cfg.BatchSize > 1:
 		return invalid("BatchSize", "is %d; with Offsets the messages of a partition are handled one by one", c.cfg.BatchSize)
 	case c.cfg.Offsets == OffsetsBehindExactlyOnce && c.cfg.OnConflict != ConflictBury:
 		return invalid("OnConflict", "is set, but OffsetsBehindExactlyOnce keeps no payloads to compare")
 	}
 	c.subscribe = func(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
-		take := func(ctx context.Context, claim contract.PartitionClaim) (inbox.Progress, error) {
+		take := func(ctx context.Context, claim contract.PartitionClaim) (contract.Progress, error) {
 			return c.takePartition(ctx, store, claim)
 		}
 		return sub.SubscribeAt(ctx, prefetch, take, func(d contract.PlacedDelivery) { deliver(d) })
@@ -59,7 +59,7 @@ func (c *receiver) keepOffsets(box any) error {
 
 // takePartition takes over a partition in the store, and returns where to continue. It fences off
 // the previous holder.
-func (c *receiver) takePartition(ctx context.Context, store inbox.OffsetStore, claim contract.PartitionClaim) (inbox.Progress, error) {
+func (c *receiver) takePartition(ctx context.Context, store contract.OffsetStore, claim contract.PartitionClaim) (contract.Progress, error) {
 	for {
 		now, taken, err := c.tryTake(ctx, store, claim)
 		if (waybill.IsUnavailable(err) || waybill.IsConflict(err)) && ctx.Err() == nil {
@@ -72,8 +72,8 @@ func (c *receiver) takePartition(ctx context.Context, store inbox.OffsetStore, c
 }
 
 // tryTake returns false if the progress has changed meanwhile.
-func (c *receiver) tryTake(ctx context.Context, store inbox.OffsetStore, claim contract.PartitionClaim) (now inbox.Progress, taken bool, err error) {
-	var was *inbox.Progress
+func (c *receiver) tryTake(ctx context.Context, store contract.OffsetStore, claim contract.PartitionClaim) (now contract.Progress, taken bool, err error) {
+	var was *contract.Progress
 	err = c.ask(ctx, func(ctx context.Context) error {
 		stored, found, err := store.ReadProgress(ctx, claim.Partition)
 		if found {
@@ -97,8 +97,8 @@ func (c *receiver) tryTake(ctx context.Context, store inbox.OffsetStore, claim c
 // takeOver returns the progress with which the claim's holder continues from was, which is nil if
 // nothing is stored. If the group has committed messages that are not stored, other members have
 // processed them without the store, and may have done so with what the partition holds now.
-func takeOver(ctx context.Context, was *inbox.Progress, claim contract.PartitionClaim) (inbox.Progress, error) {
-	now := inbox.Progress{Next: claim.Committed, RecordedBelow: claim.End, Holder: claim.Holder}
+func takeOver(ctx context.Context, was *contract.Progress, claim contract.PartitionClaim) (contract.Progress, error) {
+	now := contract.Progress{Next: claim.Committed, RecordedBelow: claim.End, Holder: claim.Holder}
 	switch {
 	case was == nil:
 		if claim.Committed < 0 {
@@ -136,7 +136,7 @@ func current(ctx context.Context, claim contract.PartitionClaim) error {
 	case err != nil:
 		return waybill.UnavailableError(fmt.Errorf("ask for the members of group %q: %w", claim.Group, err))
 	case !is:
-		return waybill.ConflictError(inbox.ErrFenced)
+		return waybill.ConflictError(contract.ErrFenced)
 	}
 	return nil
 }

@@ -18,11 +18,11 @@ func TestTakeOver(t *testing.T) {
 	const member, away = true, false
 	const messages, none = true, false
 	holder := inbox.Holder{Generation: 4, Member: "b"}
-	stored := func(next, recordedBelow int64, generation int32) *inbox.Progress {
-		return &inbox.Progress{Next: next, RecordedBelow: recordedBelow, Holder: inbox.Holder{Generation: generation, Member: "a"}}
+	stored := func(next, recordedBelow int64, generation int32) *contract.Progress {
+		return &contract.Progress{Next: next, RecordedBelow: recordedBelow, Holder: inbox.Holder{Generation: generation, Member: "a"}}
 	}
 	for name, tc := range map[string]struct {
-		was                   *inbox.Progress
+		was                   *contract.Progress
 		committed, start, end int64
 		current               bool
 		between               bool // the broker has messages between what is stored and the group's offset
@@ -40,7 +40,7 @@ func TestTakeOver(t *testing.T) {
 		"all is done":                       {stored(9, 3, 3), 9, 0, 9, member, messages, 9, 3, ""},
 		"taken again in one generation":     {stored(7, 3, 4), 7, 0, 9, away, messages, 7, 3, ""},
 		"the topic was made again":          {stored(10, 3, 3), -1, 0, 9, member, messages, 0, 0, "made again"},
-		"a later generation, not a member":  {stored(7, 3, 5), 7, 0, 9, away, messages, 0, 0, inbox.ErrFenced.Error()},
+		"a later generation, not a member":  {stored(7, 3, 5), 7, 0, 9, away, messages, 0, 0, contract.ErrFenced.Error()},
 		"the group was removed meanwhile":   {stored(7, 3, 5), -1, 0, 9, member, messages, 7, 3, ""},
 		"removed, and others went on since": {stored(7, 3, 5), 8, 0, 9, member, messages, 8, 9, ""},
 	} {
@@ -63,7 +63,7 @@ func TestTakeOver(t *testing.T) {
 				}
 				return
 			}
-			if want := (inbox.Progress{Next: tc.next, RecordedBelow: tc.recordedBelow, Holder: holder}); got != want || err != nil {
+			if want := (contract.Progress{Next: tc.next, RecordedBelow: tc.recordedBelow, Holder: holder}); got != want || err != nil {
 				t.Errorf("takeOver() = %+v, %v, want %+v", got, err, want)
 			}
 		})
@@ -73,23 +73,23 @@ func TestTakeOver(t *testing.T) {
 // progressStub is a store of one partition, into which somebody else writes between reading and
 // taking as often as it is configured to.
 type progressStub struct {
-	inbox.Inbox[int]
-	row     *inbox.Progress
+	contract.Inbox[int]
+	row     *contract.Progress
 	meddles int
 	err     error
 }
 
-func (s *progressStub) ReadProgress(context.Context, inbox.Partition) (inbox.Progress, bool, error) {
+func (s *progressStub) ReadProgress(context.Context, inbox.Partition) (contract.Progress, bool, error) {
 	if s.row == nil {
-		return inbox.Progress{}, false, s.err
+		return contract.Progress{}, false, s.err
 	}
 	return *s.row, true, s.err
 }
 
-func (s *progressStub) TakePartition(_ context.Context, _ inbox.Partition, was *inbox.Progress, now inbox.Progress) (bool, error) {
+func (s *progressStub) TakePartition(_ context.Context, _ inbox.Partition, was *contract.Progress, now contract.Progress) (bool, error) {
 	if s.meddles > 0 {
 		s.meddles--
-		s.row = &inbox.Progress{Next: now.Next + 1}
+		s.row = &contract.Progress{Next: now.Next + 1}
 	}
 	if (was == nil) != (s.row == nil) || was != nil && *was != *s.row {
 		return false, nil
@@ -101,10 +101,10 @@ func (s *progressStub) TakePartition(_ context.Context, _ inbox.Partition, was *
 // offsetStub is a subscriber that keeps what it was given.
 type offsetStub struct {
 	contract.Subscriber
-	take func(ctx context.Context, c contract.PartitionClaim) (inbox.Progress, error)
+	take func(ctx context.Context, c contract.PartitionClaim) (contract.Progress, error)
 }
 
-func (s *offsetStub) SubscribeAt(_ context.Context, _ int, take func(context.Context, contract.PartitionClaim) (inbox.Progress, error), _ func(contract.PlacedDelivery)) error {
+func (s *offsetStub) SubscribeAt(_ context.Context, _ int, take func(context.Context, contract.PartitionClaim) (contract.Progress, error), _ func(contract.PlacedDelivery)) error {
 	s.take = take
 	return nil
 }
@@ -116,7 +116,7 @@ func TestOffsets_TakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	sub, store := &offsetStub{}, &progressStub{meddles: 3}
 	notes := &noted{}
-	c, err := New(gives{sub}, billing, inbox.Inbox[int](store), ignore, Config{Offsets: OffsetsBesideInbox, Observer: notes})
+	c, err := New(gives{sub}, billing, contract.Inbox[int](store), ignore, Config{Offsets: OffsetsBesideInbox, Observer: notes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestOffsets_TakenMeanwhile(t *testing.T) {
 	}
 	claim := contract.PartitionClaim{Holder: inbox.Holder{Generation: 1}, Committed: 2, End: 9}
 	got, err := sub.take(t.Context(), claim)
-	if want := (inbox.Progress{Next: 5, RecordedBelow: 0, Holder: claim.Holder}); got != want || err != nil || *store.row != want {
+	if want := (contract.Progress{Next: 5, RecordedBelow: 0, Holder: claim.Holder}); got != want || err != nil || *store.row != want {
 		t.Errorf("take() = %+v, %v, stored %+v, want %+v", got, err, store.row, want)
 	}
 	store.err = waybill.UnavailableError(errors.New("no answer"))
@@ -140,7 +140,7 @@ func TestOffsets_TakenMeanwhile(t *testing.T) {
 // TestOffsets_Refused: offsets are kept where all can keep them, and nowhere else.
 func TestOffsets_Refused(t *testing.T) {
 	t.Parallel()
-	type box = inbox.Inbox[int]
+	type box = contract.Inbox[int]
 	for name, tc := range map[string]struct {
 		sub   contract.Subscriber
 		box   box
@@ -203,7 +203,7 @@ func TestOffsets_Once(t *testing.T) {
 			c := &receiver{cfg: Config{Offsets: tc.mode}}
 			place := contract.Place{
 				Partition: inbox.Partition{Group: "billing", Topic: "orders", Number: 1}, Offset: tc.offset, Transactional: tc.transactional,
-				Taken: inbox.Progress{RecordedBelow: 5, Holder: inbox.Holder{Generation: 2, Member: "b"}},
+				Taken: contract.Progress{RecordedBelow: 5, Holder: inbox.Holder{Generation: 2, Member: "b"}},
 			}
 			got := c.position(&held{Delivery: placed{place: place}})
 			if want := (inbox.Position{Partition: place.Partition, Holder: place.Taken.Holder, Offset: tc.offset, Once: tc.once}); *got != want {

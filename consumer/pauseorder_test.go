@@ -103,7 +103,7 @@ func TestPause_KeepsOrder(t *testing.T) {
 						}
 						return nil
 					}
-					c, err := NewBatch(gives{sub}, billing, inbox.Inbox[int](batchBox{newBox()}), handler, Config{
+					c, err := NewBatch(gives{sub}, billing, contract.Inbox[int](batchBox{newBox()}), handler, Config{
 						Order: OrderByKey, Concurrency: 4, Prefetch: 5, BatchSize: batch, Observer: &noted{},
 					})
 					if err != nil {

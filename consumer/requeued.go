@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/observe"
 )
@@ -24,7 +24,7 @@ type requeuer[Tx any] struct {
 	rounds  *loop.Loop
 }
 
-func newRequeuer[Tx any](c *receiver, box inbox.Inbox[Tx], h Handler[Tx]) *requeuer[Tx] {
+func newRequeuer[Tx any](c *receiver, box contract.Inbox[Tx], h Handler[Tx]) *requeuer[Tx] {
 	return &requeuer[Tx]{receiver: c, box: timedInbox[Tx]{box, c}, handler: h, rounds: &loop.Loop{Name: "consumer " + c.name + " requeue", Observer: c.cfg.Observer}}
 }
 
@@ -115,7 +115,7 @@ func (c *requeuer[Tx]) runNext(ctx, work context.Context) (wait time.Duration, e
 
 // runTaken runs fn for a letter. An error of fn is no error of the loop; after an outage or a
 // conflict the store keeps the letter requeued, and the wait is that of a delivery.
-func (c *requeuer[Tx]) runTaken(ctx, work context.Context, r inbox.Requeued, fn func(ctx context.Context, tx Tx) error) (wait time.Duration, err error) {
+func (c *requeuer[Tx]) runTaken(ctx, work context.Context, r contract.Requeued, fn func(ctx context.Context, tx Tx) error) (wait time.Duration, err error) {
 	found, err := c.box.RunRequeued(work, r, c.cfg.Node, fn)
 	if err != nil {
 		c.takeBackStart(ctx, c.box, r.Key) // the store may not have been there to do so

@@ -56,7 +56,7 @@ func (g gives) Subscriber(Subscription) contract.Subscriber { return g.sub }
 // billing is what the consumers under test receive.
 var billing = Subscription{Group: "billing", Topics: []string{"orders"}}
 
-func newConsumer(t *testing.T, sub contract.Subscriber, box inbox.Inbox[int], h Handler[int], cfg Config) *Consumer[int] {
+func newConsumer(t *testing.T, sub contract.Subscriber, box contract.Inbox[int], h Handler[int], cfg Config) *Consumer[int] {
 	t.Helper()
 	if cfg.Observer == nil {
 		cfg.Observer = &noted{}
@@ -225,14 +225,14 @@ func run(t *testing.T, c interface{ Run(context.Context) error }) (stop func() e
 type memBox struct {
 	mu      sync.Mutex
 	done    map[inbox.Key]bool
-	past    map[inbox.Key]inbox.Attempts
+	past    map[inbox.Key]contract.Attempts
 	letters []inbox.Letter
 	silent  func(call string) bool
 	held    func(id string) bool // by somebody else's transaction
 }
 
 func newBox() *memBox {
-	return &memBox{done: make(map[inbox.Key]bool), past: make(map[inbox.Key]inbox.Attempts)}
+	return &memBox{done: make(map[inbox.Key]bool), past: make(map[inbox.Key]contract.Attempts)}
 }
 
 // answer waits for the end of ctx if the box is silent about a call.
@@ -285,22 +285,22 @@ func (b *memBox) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx 
 	return inbox.Processed, nil
 }
 
-func (b *memBox) FailedAttempts(ctx context.Context, key inbox.Key) (inbox.Attempts, error) {
+func (b *memBox) FailedAttempts(ctx context.Context, key inbox.Key) (contract.Attempts, error) {
 	if err := b.answer(ctx, "attempts"); err != nil {
-		return inbox.Attempts{}, err
+		return contract.Attempts{}, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.past[key], nil
 }
 
-func (b *memBox) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
+func (b *memBox) SaveAttempt(ctx context.Context, key inbox.Key, a contract.FailedAttempt) error {
 	if err := b.answer(ctx, "save"); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.past[key] = inbox.Attempts{Count: a.Count, Error: a.Error}
+	b.past[key] = contract.Attempts{Count: a.Count, Error: a.Error}
 	return nil
 }
 
@@ -319,11 +319,11 @@ func (b *memBox) BuryMessage(ctx context.Context, l inbox.Letter) (bool, error) 
 	return true, nil
 }
 
-func (b *memBox) TakeRequeued(ctx context.Context, _ string, _ time.Duration) (inbox.Requeued, bool, error) {
-	return inbox.Requeued{}, false, b.answer(ctx, "take")
+func (b *memBox) TakeRequeued(ctx context.Context, _ string, _ time.Duration) (contract.Requeued, bool, error) {
+	return contract.Requeued{}, false, b.answer(ctx, "take")
 }
 
-func (b *memBox) RunRequeued(context.Context, inbox.Requeued, string, func(ctx context.Context, tx int) error) (bool, error) {
+func (b *memBox) RunRequeued(context.Context, contract.Requeued, string, func(ctx context.Context, tx int) error) (bool, error) {
 	return false, nil
 }
 

@@ -64,7 +64,7 @@ func poisonous(starts int) error {
 	return waybill.PermanentError(waybill.ReasonPoison, err)
 }
 
-// starts is the part of an [inbox.Inbox] that keeps starts.
+// starts is the part of a [contract.Inbox] that keeps starts.
 type starts interface {
 	SaveStarts(ctx context.Context, key inbox.Key, starts int) error
 }

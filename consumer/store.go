@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
 )
@@ -97,11 +98,11 @@ func (c *receiver) awaitStore(ctx context.Context) bool {
 
 // timedInbox is an inbox whose calls have a timeout.
 type timedInbox[Tx any] struct {
-	box inbox.Inbox[Tx]
+	box contract.Inbox[Tx]
 	c   *receiver
 }
 
-var _ inbox.Inbox[any] = timedInbox[any]{}
+var _ contract.Inbox[any] = timedInbox[any]{}
 
 func (t timedInbox[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx Tx) error) (outcome inbox.Outcome, err error) {
 	err = t.c.askAround(ctx, func(ctx context.Context, w *stopwatch) (err error) {
@@ -113,7 +114,7 @@ func (t timedInbox[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn fu
 	return outcome, err
 }
 
-func (t timedInbox[Tx]) FailedAttempts(ctx context.Context, key inbox.Key) (a inbox.Attempts, err error) {
+func (t timedInbox[Tx]) FailedAttempts(ctx context.Context, key inbox.Key) (a contract.Attempts, err error) {
 	err = t.c.ask(ctx, func(ctx context.Context) (err error) {
 		a, err = t.box.FailedAttempts(ctx, key)
 		return err
@@ -121,7 +122,7 @@ func (t timedInbox[Tx]) FailedAttempts(ctx context.Context, key inbox.Key) (a in
 	return a, err
 }
 
-func (t timedInbox[Tx]) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
+func (t timedInbox[Tx]) SaveAttempt(ctx context.Context, key inbox.Key, a contract.FailedAttempt) error {
 	return t.c.ask(ctx, func(ctx context.Context) error { return t.box.SaveAttempt(ctx, key, a) })
 }
 
@@ -133,7 +134,7 @@ func (t timedInbox[Tx]) BuryMessage(ctx context.Context, l inbox.Letter) (buried
 	return t.c.timedBury(t.box.BuryMessage)(ctx, l)
 }
 
-func (t timedInbox[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (r inbox.Requeued, found bool, err error) {
+func (t timedInbox[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (r contract.Requeued, found bool, err error) {
 	err = t.c.ask(ctx, func(ctx context.Context) (err error) {
 		r, found, err = t.box.TakeRequeued(ctx, consumer, lease)
 		return err
@@ -141,7 +142,7 @@ func (t timedInbox[Tx]) TakeRequeued(ctx context.Context, consumer string, lease
 	return r, found, err
 }
 
-func (t timedInbox[Tx]) RunRequeued(ctx context.Context, r inbox.Requeued, node string, fn func(ctx context.Context, tx Tx) error) (found bool, err error) {
+func (t timedInbox[Tx]) RunRequeued(ctx context.Context, r contract.Requeued, node string, fn func(ctx context.Context, tx Tx) error) (found bool, err error) {
 	err = t.c.askAround(ctx, func(ctx context.Context, w *stopwatch) (err error) {
 		found, err = t.box.RunRequeued(ctx, r, node, func(ctx context.Context, tx Tx) error {
 			return w.outside(func() error { return fn(ctx, tx) })

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -69,7 +70,7 @@ func TestNew_Refuses(t *testing.T) {
 			one, leased = ignore, func(context.Context, *waybill.Message) error { return nil }
 			many = func(context.Context, int, []*waybill.Message) error { return nil }
 		}
-		var box inbox.Inbox[int] = batchBox{newBox()}
+		var box contract.Inbox[int] = batchBox{newBox()}
 		letters := LettersTo(func(context.Context, inbox.Letter) error { return nil })
 		_, errOne := New(tc.broker, tc.sub, box, one, Config{})
 		_, errMany := NewBatch(tc.broker, tc.sub, box, many, Config{})

@@ -17,10 +17,10 @@ import (
 //  3. Report nil only for what the broker has durably accepted and routed.
 //  4. Mark failures: permanent with a reason where the broker refuses for good (unroutable where no queue
 //     would get the message now: that is retried), unavailable where
-//     the broker as a whole does not answer, wrapping [waybill.ErrConnectionLost] where the
+//     the broker as a whole does not answer, wrapping [ErrConnectionLost] where the
 //     connection ended under the messages. Leave the rest unmarked (transient).
 //  5. Where the broker deduplicates, use DedupID; an answer "duplicate" to a message with
-//     Resent false is [waybill.ErrSwallowed], with Resent true it is success. Implement
+//     Resent false is [ErrSwallowed], with Resent true it is success. Implement
 //     [Deduplicator], so that the relay reports what is resent too late for it; and [LateConfirmer]
 //     where confirms come over a connection whose loss is noticed without them.
 //  6. Run the suite in broker/brokertest.

@@ -218,7 +218,7 @@ type Settlement struct {
 	Attempts int            // Wait, Dead, Failed: failed attempts so far
 	Life     int            // Wait: requeues, for the next attempt
 	Reason   waybill.Reason // Dead, Failed: why
-	Error    string         // Wait, Dead, Failed: the last error, as by waybill.ErrorText
+	Error    string         // Wait, Dead, Failed: the last error, as by observe.ErrorText
 	Took     time.Duration  // how long the attempt took; 0 if there was none
 
 	// Destinations are, for Fanout, those that get a row each; for Published, those that get

@@ -19,8 +19,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 )
 
@@ -28,9 +28,9 @@ import (
 // store implements are shown, too:
 //
 //   - [Replays]: bulk replays are offered.
-//   - [inbox.Inspector]: which consumers have handled a message. Without it the history of a message ends with its
+//   - [inspect.Inbox]: which consumers have handled a message. Without it the history of a message ends with its
 //     publishing.
-//   - [relay.Inspector]: relays and their lanes.
+//   - [inspect.Relays]: relays and their lanes.
 //   - [schedule.OperatorStore]: schedules and scheduled messages, and changing them.
 //   - [saga.OperatorStore]: instances of sagas, and repairing them. They are counted at most every 5 seconds, and less
 //     often if that takes long.
@@ -43,18 +43,18 @@ type Store interface {
 	deadletter.Store
 }
 
-// Outbox is the part of [outbox.Inspector] that a dashboard needs.
+// Outbox is the part of [inspect.Outbox] that a dashboard needs.
 type Outbox interface {
-	// MessageStates is that of [outbox.Inspector].
-	MessageStates(ctx context.Context, id string) ([]outbox.State, error)
+	// MessageStates is that of [inspect.Outbox].
+	MessageStates(ctx context.Context, id string) ([]inspect.MessageState, error)
 
-	// OutboxMessages is that of [outbox.Inspector]. It is called when somebody searches, and
+	// OutboxMessages is that of [inspect.Outbox]. It is called when somebody searches, and
 	// for the latest messages that were published, at most every 5 seconds.
-	OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbox.State, error)
+	OutboxMessages(ctx context.Context, f inspect.Filter) ([]inspect.MessageState, error)
 
-	// OutboxStats is that of [outbox.Inspector]. It is called at most every 5 seconds, and
+	// OutboxStats is that of [inspect.Outbox]. It is called at most every 5 seconds, and
 	// less often if it takes long.
-	OutboxStats(ctx context.Context) ([]outbox.Stats, error)
+	OutboxStats(ctx context.Context) ([]inspect.Stats, error)
 }
 
 // Replays is the part of [deadletter.ReplayStore] that a dashboard needs: everything but driving replays. A replay that
@@ -167,7 +167,7 @@ type Dashboard struct {
 	pages        pages
 	assets       map[string]asset
 	routes       *http.ServeMux
-	stats        *cached[[]outbox.Stats]
+	stats        *cached[[]inspect.Stats]
 	flow         *cached[flow]
 	checks       *checks
 	failures     *failures

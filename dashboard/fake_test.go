@@ -19,9 +19,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -30,7 +28,7 @@ import (
 type fake struct {
 	mu      sync.Mutex
 	letters []deadletter.Letter
-	stats   []outbox.Stats
+	stats   []inspect.Stats
 	replay  deadletter.Replay
 	entries []deadletter.Entry
 	changes []string // "requeue 1 by alice: why"
@@ -40,11 +38,11 @@ type fake struct {
 	filter  deadletter.Filter
 	panics  bool
 
-	messages []outbox.State
-	searches []outbox.Filter // but for those of the flow
-	relays   []relay.NodeState
+	messages []inspect.MessageState
+	searches []inspect.Filter // but for those of the flow
+	relays   []inspect.RelayState
 
-	inboxes []inbox.State // in addition to that of the mailer
+	inboxes []inspect.InboxState // in addition to that of the mailer
 
 	recurring []schedule.State
 	scheduled []schedule.ScheduledMessage
@@ -56,13 +54,13 @@ type fake struct {
 	overtaken   bool // changes of schedules and instances come too late
 }
 
-func (f *fake) MessageStates(_ context.Context, id string) ([]outbox.State, error) {
+func (f *fake) MessageStates(_ context.Context, id string) ([]inspect.MessageState, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var list []outbox.State
+	var list []inspect.MessageState
 	for _, l := range f.letters {
 		if l.Message.ID == id {
-			list = append(list, outbox.State{ID: id, Tenant: l.Message.Tenant, Status: outbox.Dead, Topic: l.Message.Topic, Type: l.Message.Type, Key: l.Message.Key, Error: l.Error, EnqueuedAt: l.FirstFailed})
+			list = append(list, inspect.MessageState{ID: id, Tenant: l.Message.Tenant, Status: inspect.Dead, Topic: l.Message.Topic, Type: l.Message.Type, Key: l.Message.Key, Error: l.Error, EnqueuedAt: l.FirstFailed})
 		}
 	}
 	for _, m := range f.messages {
@@ -72,27 +70,27 @@ func (f *fake) MessageStates(_ context.Context, id string) ([]outbox.State, erro
 	}
 	for _, m := range f.scheduled {
 		if m.ID == id {
-			list = append(list, outbox.State{ID: id, Tenant: m.Tenant, Status: outbox.Scheduled, Topic: m.Topic, Type: m.Type})
+			list = append(list, inspect.MessageState{ID: id, Tenant: m.Tenant, Status: inspect.Scheduled, Topic: m.Topic, Type: m.Type})
 		}
 	}
 	for _, e := range f.sagaLog {
 		if e.MessageID == id {
-			list = append(list, outbox.State{ID: id, Tenant: waybill.DefaultTenant, Status: outbox.Published})
+			list = append(list, inspect.MessageState{ID: id, Tenant: waybill.DefaultTenant, Status: inspect.Published})
 		}
 	}
 	return list, f.fail
 }
 
 // OutboxMessages returns what has the status, and notes what was asked for.
-func (f *fake) OutboxMessages(ctx context.Context, filter outbox.Filter) ([]outbox.State, error) {
+func (f *fake) OutboxMessages(ctx context.Context, filter inspect.Filter) ([]inspect.MessageState, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if filter.Limit != flowSample {
 		f.searches = append(f.searches, filter)
 	}
-	list := []outbox.State{}
+	list := []inspect.MessageState{}
 	for _, m := range f.messages {
-		onItsWay := m.Status == outbox.Pending || m.Status == outbox.Waiting || m.Status == outbox.Scheduled
+		onItsWay := m.Status == inspect.Pending || m.Status == inspect.Waiting || m.Status == inspect.Scheduled
 		if (m.Status == filter.Status || filter.Status == "" && onItsWay) && len(list) < filter.Limit {
 			list = append(list, m)
 		}
@@ -100,7 +98,7 @@ func (f *fake) OutboxMessages(ctx context.Context, filter outbox.Filter) ([]outb
 	return list, cmp.Or(f.fail, ctx.Err())
 }
 
-func (f *fake) OutboxStats(context.Context) ([]outbox.Stats, error) {
+func (f *fake) OutboxStats(context.Context) ([]inspect.Stats, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.counted++
@@ -243,19 +241,19 @@ func (f *fake) CancelReplay(_ context.Context, number int64, act deadletter.Act)
 	return f.change("cancel", number, act)
 }
 
-func (f *fake) RelayStates(context.Context) ([]relay.NodeState, error) {
+func (f *fake) RelayStates(context.Context) ([]inspect.RelayState, error) {
 	if f.relays != nil {
 		return f.relays, f.fail
 	}
-	return []relay.NodeState{
+	return []inspect.RelayState{
 		{Lanes: []int{5}},
 		{Node: "node-1", Alive: true, Lanes: []int{0, 1, 2, 4}, StartedAt: time.Now(), ExpiresAt: time.Now().Add(time.Second), Since: time.Now()},
 	}, f.fail
 }
 
-func (f *fake) InboxStates(context.Context, string, string) ([]inbox.State, error) {
+func (f *fake) InboxStates(context.Context, string, string) ([]inspect.InboxState, error) {
 	at := time.Now()
-	return append([]inbox.State{{Consumer: "mailer", ProcessedAt: &at}}, f.inboxes...), f.fail
+	return append([]inspect.InboxState{{Consumer: "mailer", ProcessedAt: &at}}, f.inboxes...), f.fail
 }
 
 // secrets of the people in tests, by role.
@@ -309,7 +307,7 @@ func newDashboard(t *testing.T, s setup) *Dashboard {
 func full() *fake {
 	now := time.Now()
 	f := &fake{
-		stats:  []outbox.Stats{{Topic: "orders", Status: outbox.Pending, Count: 1234567, Oldest: time.Hour}, {Topic: "orders", Status: outbox.Dead, Count: 2}},
+		stats:  []inspect.Stats{{Topic: "orders", Status: inspect.Pending, Count: 1234567, Oldest: time.Hour}, {Topic: "orders", Status: inspect.Dead, Count: 2}},
 		replay: deadletter.Replay{Number: 7, State: deadletter.Running, Letters: 3, Act: deadletter.Act{By: "op"}, StartedAt: now},
 		entries: []deadletter.Entry{{
 			Number: 1, At: now, Action: deadletter.ActRequeue, By: "op", Why: "fixed", Letter: 1, MessageID: "m1", Replay: 7,
@@ -322,8 +320,8 @@ func full() *fake {
 		})
 	}
 	f.fillSagas()
-	for i, status := range outbox.Statuses() {
-		f.messages = append(f.messages, outbox.State{
+	for i, status := range inspect.Statuses() {
+		f.messages = append(f.messages, inspect.MessageState{
 			ID: fmt.Sprintf("m%d", i+1), Status: status, Topic: "orders", Type: "order.created", Key: "k", Error: "<no route>", EnqueuedAt: now, DueAt: &now,
 		})
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 const foundOnPage = 20 // of messages, and of dead letters
@@ -16,7 +16,7 @@ const foundOnPage = 20 // of messages, and of dead letters
 // foundAnywhere is what the search of every page shows.
 type foundAnywhere struct {
 	Text    string
-	Found   []outbox.State
+	Found   []inspect.MessageState
 	Letters []deadletter.Letter
 	More    bool // there is more of either
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func TestFind(t *testing.T) {
@@ -15,7 +15,7 @@ func TestFind(t *testing.T) {
 	none := &fake{}
 	many := full()
 	for range foundOnPage + 1 {
-		many.messages = append(many.messages, outbox.State{ID: "more", Status: outbox.Pending})
+		many.messages = append(many.messages, inspect.MessageState{ID: "more", Status: inspect.Pending})
 	}
 	for name, tt := range map[string]struct {
 		store    *fake

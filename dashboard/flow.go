@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // flowSample is how many of the latest published messages are read, a cost that does not
@@ -19,7 +19,7 @@ type flow struct {
 }
 
 func (d *Dashboard) readFlow(ctx context.Context) (flow, error) {
-	latest, err := d.all.outbox.OutboxMessages(ctx, outbox.Filter{Status: outbox.Published, Limit: flowSample})
+	latest, err := d.all.outbox.OutboxMessages(ctx, inspect.Filter{Status: inspect.Published, Limit: flowSample})
 	if err != nil {
 		return flow{}, err
 	}
@@ -28,7 +28,7 @@ func (d *Dashboard) readFlow(ctx context.Context) (flow, error) {
 
 // flowOf counts those of the last minute. If the sample does not reach that far back, it
 // extrapolates to a minute.
-func flowOf(latest []outbox.State, now time.Time) flow {
+func flowOf(latest []inspect.MessageState, now time.Time) flow {
 	f := flow{Known: len(latest) > 0}
 	span := time.Duration(0)
 	for _, s := range latest {

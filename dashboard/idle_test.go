@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // TestReplay_Idle shows that the page of a replay, and the overview, say when nothing seems
@@ -18,7 +18,7 @@ func TestReplay_Idle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := full()
 		f.replay = deadletter.Replay{Number: 7, State: deadletter.Running, Letters: 100, StartedAt: time.Now()}
-		f.relays = []relay.NodeState{{Node: "gone"}}
+		f.relays = []inspect.RelayState{{Node: "gone"}}
 		d := newDashboard(t, testConfig(t, f))
 		see := func(when, want, not string) {
 			t.Helper()

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 // message is what the page about one message shows.
@@ -24,7 +24,7 @@ func (d *Dashboard) messages(c *call) error {
 	case id == "" && isSearch(q):
 		return d.searchMessages(c)
 	case id == "":
-		return c.show(http.StatusOK, "search", "Messages", search{Statuses: outbox.Statuses()})
+		return c.show(http.StatusOK, "search", "Messages", search{Statuses: inspect.Statuses()})
 	case len(id) > waybill.MaxIDLen:
 		return &problem{http.StatusBadRequest, "Refused", fmt.Sprintf("An id has at most %d bytes.", waybill.MaxIDLen)}
 	}

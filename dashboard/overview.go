@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 const (
@@ -97,7 +97,7 @@ func (o *overview) addChecks(found []ops.Finding, at time.Time) {
 }
 
 // findings are what the dashboard itself detects.
-func (o *overview) findings(stats []outbox.Stats) []ops.Finding {
+func (o *overview) findings(stats []inspect.Stats) []ops.Finding {
 	var list []ops.Finding
 	if p := o.StatsError; p != nil {
 		list = append(list, ops.Finding{Severity: ops.Problem, Subject: "store", Found: p.title, Advice: p.text})

@@ -5,8 +5,8 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 const (
@@ -21,8 +21,8 @@ const (
 // search is what the form and the list of messages show.
 type search struct {
 	query
-	Statuses []outbox.Status
-	Found    []outbox.State
+	Statuses []inspect.Status
+	Found    []inspect.MessageState
 	More     bool // there are more
 }
 
@@ -34,22 +34,22 @@ var searchFields = []string{"status", "topic", "key", "correlation", "text"}
 func isSearch(q url.Values) bool { return slices.ContainsFunc(searchFields, q.Has) }
 
 // readSearch reads a filter, and the statuses to go through, from a URL.
-func readSearch(q url.Values) (outbox.Filter, []outbox.Status, error) {
-	f := outbox.Filter{Topic: q.Get("topic"), Key: q.Get("key"), CorrelationID: q.Get("correlation"), Text: q.Get("text")}
+func readSearch(q url.Values) (inspect.Filter, []inspect.Status, error) {
+	f := inspect.Filter{Topic: q.Get("topic"), Key: q.Get("key"), CorrelationID: q.Get("correlation"), Text: q.Get("text")}
 	if q.Get("status") == anywhere {
 		if f.Key == "" && f.CorrelationID == "" && f.Text == "" {
 			return f, nil, invalidField("status", "is “anywhere”, which goes with a key, a correlation id or a text")
 		}
 		return f, ops.AnyStatus, nil
 	}
-	f.Status = outbox.Status(q.Get("status"))
-	return f, []outbox.Status{f.Status}, f.Check()
+	f.Status = inspect.Status(q.Get("status"))
+	return f, []inspect.Status{f.Status}, f.Check()
 }
 
 // searchMessages shows the messages that match, at most a page of them.
 func (d *Dashboard) searchMessages(c *call) error {
 	asked := c.r.URL.Query()
-	s := search{query: query{Asked: asked}, Statuses: outbox.Statuses()}
+	s := search{query: query{Asked: asked}, Statuses: inspect.Statuses()}
 	f, statuses, err := readSearch(asked)
 	if s.refuses(err) {
 		return c.show(http.StatusBadRequest, "search", "Messages", s)

@@ -11,23 +11,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		query string
-		want  []outbox.Filter
+		want  []inspect.Filter
 		shows []string // ids
 	}{
-		{"key=&correlation=&topic=&status=", []outbox.Filter{{}}, []string{"m1", "m2", "m3"}},
-		{"status=Waiting&topic=orders", []outbox.Filter{{Status: outbox.Waiting, Topic: "orders"}}, []string{"m2"}},
-		{"text=order-1", []outbox.Filter{{Text: "order-1"}}, []string{"m1", "m2", "m3"}},
-		{"key=a%26b&correlation=flow-1", []outbox.Filter{{Key: "a&b", CorrelationID: "flow-1"}}, []string{"m1", "m2", "m3"}},
-		{"correlation=flow-1&status=any", []outbox.Filter{
-			{CorrelationID: "flow-1"}, {Status: outbox.Dead, CorrelationID: "flow-1"}, {Status: outbox.Failed, CorrelationID: "flow-1"},
-			{Status: outbox.Discarded, CorrelationID: "flow-1"}, {Status: outbox.Published, CorrelationID: "flow-1"},
+		{"key=&correlation=&topic=&status=", []inspect.Filter{{}}, []string{"m1", "m2", "m3"}},
+		{"status=Waiting&topic=orders", []inspect.Filter{{Status: inspect.Waiting, Topic: "orders"}}, []string{"m2"}},
+		{"text=order-1", []inspect.Filter{{Text: "order-1"}}, []string{"m1", "m2", "m3"}},
+		{"key=a%26b&correlation=flow-1", []inspect.Filter{{Key: "a&b", CorrelationID: "flow-1"}}, []string{"m1", "m2", "m3"}},
+		{"correlation=flow-1&status=any", []inspect.Filter{
+			{CorrelationID: "flow-1"}, {Status: inspect.Dead, CorrelationID: "flow-1"}, {Status: inspect.Failed, CorrelationID: "flow-1"},
+			{Status: inspect.Discarded, CorrelationID: "flow-1"}, {Status: inspect.Published, CorrelationID: "flow-1"},
 		}, []string{"m1", "m2", "m3", "m6", "m5", "m7", "m4"}},
 	}
 	for _, tt := range tests {
@@ -76,7 +76,7 @@ func TestSearch_IsBounded(t *testing.T) {
 	t.Parallel()
 	f := full()
 	for i := range 500 {
-		f.messages = append(f.messages, outbox.State{ID: fmt.Sprintf("more-%d", i), Status: outbox.Pending})
+		f.messages = append(f.messages, inspect.MessageState{ID: fmt.Sprintf("more-%d", i), Status: inspect.Pending})
 	}
 	w := asked{path: "/messages?status=any&key=k", token: secrets["reader"]}.send(newDashboard(t, testConfig(t, f)))
 	if n := strings.Count(w.Body.String(), `messages?id=`); n != messagesOnPage || !strings.Contains(w.Body.String(), "there are more") {
@@ -114,17 +114,17 @@ func TestOverview_LeadsToMessages(t *testing.T) {
 func TestFlow(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	published := func(n int, gap time.Duration) []outbox.State {
-		var list []outbox.State
+	published := func(n int, gap time.Duration) []inspect.MessageState {
+		var list []inspect.MessageState
 		for i := range n {
 			at := now.Add(-time.Duration(i+1) * gap)
-			list = append(list, outbox.State{PublishedAt: &at})
+			list = append(list, inspect.MessageState{PublishedAt: &at})
 		}
 		return list
 	}
 	tests := []struct {
 		name   string
-		latest []outbox.State
+		latest []inspect.MessageState
 		want   flow
 	}{
 		{"none is kept", nil, flow{}},
@@ -143,7 +143,7 @@ func TestFlow(t *testing.T) {
 	f := full()
 	f.messages = published(7, time.Second)
 	for i := range f.messages {
-		f.messages[i].Status = outbox.Published
+		f.messages[i].Status = inspect.Published
 	}
 	for shown, fake := range map[string]*fake{">7</span> published per minute": f, "": {}} {
 		body := asked{path: "/", token: secrets["reader"]}.send(newDashboard(t, testConfig(t, fake))).Body.String()

@@ -10,9 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -31,21 +29,21 @@ const (
 type stores struct {
 	outbox    Outbox
 	letters   deadletter.Store
-	inbox     inbox.Inspector        // nil if it is not shown
+	inbox     inspect.Inbox          // nil if it is not shown
 	sagas     saga.OperatorStore     // likewise
 	schedules schedule.OperatorStore // likewise
 	replays   Replays                // likewise; these three are of all tenants
-	relays    relay.Inspector        // likewise
+	relays    inspect.Relays         // likewise
 	audit     deadletter.Auditor     // nil if payloads are never shown
 }
 
 func storesOf(s Store) stores {
 	of := stores{outbox: s, letters: s}
-	of.inbox, _ = s.(inbox.Inspector)
+	of.inbox, _ = s.(inspect.Inbox)
 	of.sagas, _ = s.(saga.OperatorStore)
 	of.schedules, _ = s.(schedule.OperatorStore)
 	of.replays, _ = s.(Replays)
-	of.relays, _ = s.(relay.Inspector)
+	of.relays, _ = s.(inspect.Relays)
 	of.audit, _ = s.(deadletter.Auditor)
 	return of
 }
@@ -104,14 +102,14 @@ type outboxOf struct {
 	tenant tenant
 }
 
-func stateTenant(s *outbox.State) string { return s.Tenant }
+func stateTenant(s *inspect.MessageState) string { return s.Tenant }
 
-func (o outboxOf) MessageStates(ctx context.Context, id string) ([]outbox.State, error) {
+func (o outboxOf) MessageStates(ctx context.Context, id string) ([]inspect.MessageState, error) {
 	list, err := o.all.MessageStates(ctx, id)
 	return own(o.tenant, list, stateTenant), err
 }
 
-func (o outboxOf) OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbox.State, error) {
+func (o outboxOf) OutboxMessages(ctx context.Context, f inspect.Filter) ([]inspect.MessageState, error) {
 	if !o.tenant.narrow(&f.Tenant) {
 		return nil, nil
 	}
@@ -119,17 +117,17 @@ func (o outboxOf) OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbox
 	return own(o.tenant, list, stateTenant), err
 }
 
-func (o outboxOf) OutboxStats(context.Context) ([]outbox.Stats, error) { return nil, errAllTenants }
+func (o outboxOf) OutboxStats(context.Context) ([]inspect.Stats, error) { return nil, errAllTenants }
 
 // inboxOf is one tenant's part of an inbox.
 type inboxOf struct {
-	all    inbox.Inspector
+	all    inspect.Inbox
 	tenant tenant
 }
 
-func (i inboxOf) InboxStates(ctx context.Context, id, consumer string) ([]inbox.State, error) {
+func (i inboxOf) InboxStates(ctx context.Context, id, consumer string) ([]inspect.InboxState, error) {
 	list, err := i.all.InboxStates(ctx, id, consumer)
-	return own(i.tenant, list, func(s *inbox.State) string { return s.Tenant }), err
+	return own(i.tenant, list, func(s *inspect.InboxState) string { return s.Tenant }), err
 }
 
 // lettersOf are one tenant's dead letters.

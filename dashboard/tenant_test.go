@@ -13,9 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -28,7 +26,7 @@ const foreign = "S3CR3T"
 func mixed() *fake {
 	f := full()
 	f.stats[0].Topic, f.replay.Act.By = foreign, foreign
-	f.relays = []relay.NodeState{{Node: foreign, Alive: true, StartedAt: noon, ExpiresAt: noon, Since: noon}}
+	f.relays = []inspect.RelayState{{Node: foreign, Alive: true, StartedAt: noon, ExpiresAt: noon, Since: noon}}
 	for i := range f.letters {
 		l := &f.letters[i]
 		l.Error, l.Fingerprint, l.Consumer, l.Origin, l.History[0].Error = foreign, foreign, foreign, deadletter.FromConsumer, foreign
@@ -48,7 +46,7 @@ func mixed() *fake {
 	}
 	f.instances = append(f.instances, saga.Instance{ID: saga.ID{Tenant: "globex", Saga: foreign, Key: foreign}, Number: 50, Status: saga.Running})
 	at := noon
-	f.inboxes = []inbox.State{{Tenant: "globex", Consumer: foreign, ProcessedAt: &at}, {Tenant: "acme", Consumer: "own-mailer", ProcessedAt: &at}}
+	f.inboxes = []inspect.InboxState{{Tenant: "globex", Consumer: foreign, ProcessedAt: &at}, {Tenant: "acme", Consumer: "own-mailer", ProcessedAt: &at}}
 	f.addOwn()
 	return f
 }
@@ -59,7 +57,7 @@ func (f *fake) addOwn() {
 	own.Number, own.Error, own.Consumer, own.Fingerprint, own.History = 100, "own error", "own-consumer", "own", nil
 	own.Message = waybill.Message{ID: "m1", Topic: "own-topic", Type: "own.created", Tenant: "acme", Source: "shop", ContentType: "text/plain", Payload: []byte("own payload")}
 	f.letters = append(f.letters, own)
-	f.messages = append(f.messages, outbox.State{ID: "own", Status: outbox.Pending, Tenant: "acme", Topic: "own-topic", Type: "own.created", EnqueuedAt: noon})
+	f.messages = append(f.messages, inspect.MessageState{ID: "own", Status: inspect.Pending, Tenant: "acme", Topic: "own-topic", Type: "own.created", EnqueuedAt: noon})
 	f.entries = append(f.entries,
 		deadletter.Entry{Number: 2, At: noon, Action: deadletter.ActResolve, By: foreign, Letter: 2, MessageID: "m1"},
 		deadletter.Entry{Number: 3, At: noon, Action: deadletter.ActEffect, By: foreign, MessageID: "m1"},

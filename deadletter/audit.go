@@ -8,7 +8,7 @@ import (
 // Act says who changes something, and why. Both are kept in the audit log.
 type Act struct {
 	By  string `json:"by"`            // Required. Up to waybill.MaxIDLen bytes.
-	Why string `json:"why,omitempty"` // Up to waybill.MaxErrorLen bytes.
+	Why string `json:"why,omitempty"` // Up to observe.MaxErrorLen bytes.
 }
 
 // Action is a kind of entry in the audit log.

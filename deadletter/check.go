@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // Check returns an error that names the field if f can't be answered.
@@ -43,8 +44,8 @@ func (a Act) Check() error {
 		return invalid("by", "is blank")
 	case len(a.By) > waybill.MaxIDLen:
 		return invalid("by", fmt.Sprintf("has %d bytes, the limit is %d", len(a.By), waybill.MaxIDLen))
-	case len(a.Why) > waybill.MaxErrorLen:
-		return invalid("why", fmt.Sprintf("has %d bytes, the limit is %d", len(a.Why), waybill.MaxErrorLen))
+	case len(a.Why) > observe.MaxErrorLen:
+		return invalid("why", fmt.Sprintf("has %d bytes, the limit is %d", len(a.Why), observe.MaxErrorLen))
 	case !storable(a.By):
 		return invalid("by", "is not UTF-8 text, or holds a NUL")
 	case !storable(a.Why):

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // AnnouncerConfig configures an [Announcer].
@@ -86,7 +87,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 		if waybill.IsPermanent(err) {
 			return err
 		}
-		a.cfg.Log.WarnContext(ctx, "inbox service is not announced", "error", waybill.ErrorText(err), "next_try", pause)
+		a.cfg.Log.WarnContext(ctx, "inbox service is not announced", "error", observe.ErrorText(err), "next_try", pause)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:

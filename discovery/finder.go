@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // Config configures a [Finder].
@@ -264,14 +265,14 @@ func (f *Finder) log(d Decision) {
 		"accepted", d.Accepted, "refused", d.Refused,
 	}
 	if d.Err != nil {
-		attrs = append(attrs, "error", waybill.ErrorText(d.Err))
+		attrs = append(attrs, "error", observe.ErrorText(d.Err))
 	}
 	f.cfg.Log.Log(context.Background(), level, "inbox service: "+string(d.Reason), attrs...)
 }
 
 // logRefusal logs why an announcement was refused, unless the last one was refused for the same reason.
 func (f *Finder) logRefusal(err error) {
-	text := waybill.ErrorText(err)
+	text := observe.ErrorText(err)
 	f.mu.Lock()
 	same := text == f.denial
 	f.denial = text

@@ -3,7 +3,7 @@
 // The record that a message was processed commits in the same transaction as the handler's
 // own writes: insert first, and only the one whose insert succeeds runs the handler. A
 // redelivery finds the record and is skipped; a crash before the commit leaves neither the
-// record nor the effect. That is [Inbox], for handlers that write to the same store.
+// record nor the effect. That is [Process], for handlers that write to the same store.
 //
 // For handlers that write elsewhere there is package lease.
 package inbox
@@ -17,8 +17,4 @@ var (
 	// ErrBusy reports that a message is being processed elsewhere, in a transaction or under a lease
 	// that has not ended. It is no failed attempt: try again later.
 	ErrBusy = errors.New("inbox: message is being processed elsewhere")
-
-	// ErrFenced reports that another member of the group has taken the message's partition and
-	// continues with it. What was done for the message was rolled back.
-	ErrFenced = errors.New("inbox: the partition was taken by another member of the group")
 )

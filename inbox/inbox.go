@@ -43,8 +43,8 @@ type Record struct {
 	// Retried says that attempts or starts may be stored; processing then clears them.
 	Retried bool
 
-	// At is the position of the message, for ProcessOnce and BuryMessage of an [OffsetStore]; other
-	// inboxes ignore it. It is not stored with the record. Optional.
+	// At is the position of the message, for an inbox that is a contract.OffsetStore; others ignore it.
+	// It is not stored with the record. Optional.
 	At *Position
 }
 
@@ -73,45 +73,21 @@ func (o Outcome) String() string {
 	return [...]string{"processed", "duplicate", "dead", "conflict"}[o]
 }
 
-// Attempts is what a store knows about the attempts at a message.
-type Attempts struct {
-	Count  int           // failed attempts so far
-	Wait   time.Duration // time until the next one is due; 0 if it is
-	Starts int           // unfinished attempts since
-	Error  string        // of the last failed attempt
-}
-
-// FailedAttempt is one failed attempt at a message.
-type FailedAttempt struct {
-	Count int           // failed attempts, with this one
-	Wait  time.Duration // from now until the next one is due
-	Error string        // as by waybill.ErrorText
-	Node  string        // of the consumer
-	Took  time.Duration // 0 if it is not known
-}
-
 // Letter is a message that a consumer dead-letters.
 type Letter struct {
 	Record   Record // Key.Message is "" if the message has no id; nothing is recorded then
 	Message  waybill.Message
 	Reason   waybill.Reason
-	Error    string // of the last attempt, as by waybill.ErrorText
+	Error    string // of the last attempt, as by observe.ErrorText
 	Attempts int
 	Node     string        // of the consumer that made the last attempt
 	Took     time.Duration // how long the last attempt took; 0 if it is not known
 	Failed   bool          // dead letters are disabled: kept, marked as failed
 }
 
-// Requeued is a dead letter that its consumer has taken, to run it again.
-type Requeued struct {
-	Number  int64 // of the letter
-	Key     Key   // that it was buried under
-	Message waybill.Message
-}
-
-// Inbox processes messages once per consumer in transactions of type Tx. Stores implement
-// it; all methods are safe for concurrent use.
-type Inbox[Tx any] interface {
+// Once processes messages once per consumer, in transactions of type Tx. The stores implement it, as part of
+// contract.Inbox; it is safe for concurrent use.
+type Once[Tx any] interface {
 	// ProcessOnce begins a transaction, inserts rec in it, runs fn if rec is new, and
 	// commits. If another transaction holds an uncommitted record with the same key it waits
 	// for the outcome. An error or panic of fn rolls everything back and comes back as it
@@ -120,37 +96,6 @@ type Inbox[Tx any] interface {
 	// one the error is transient. fn must not commit or roll back tx. With rec.Retried stored attempts are removed,
 	// unless fn fails.
 	ProcessOnce(ctx context.Context, rec Record, fn func(ctx context.Context, tx Tx) error) (Outcome, error)
-
-	// FailedAttempts returns what SaveAttempt and SaveStarts stored last, or the zero value.
-	FailedAttempts(ctx context.Context, key Key) (Attempts, error)
-
-	// SaveAttempt stores a failed attempt in a transaction of its own. If the message is dead-lettered
-	// later, its history contains it. Starts are 0 again.
-	SaveAttempt(ctx context.Context, key Key, a FailedAttempt) error
-
-	// SaveStarts stores, in a transaction of its own, the number of unfinished attempts. 0 says that
-	// the last of them has ended without being counted; if nothing is stored for the message it then
-	// stores nothing.
-	SaveStarts(ctx context.Context, key Key, starts int) error
-
-	// BuryMessage stores, in one transaction, the dead letter and an inbox record that says
-	// so, and clears the attempts. It returns false, and stores nothing, if the inbox has a
-	// record of the message already.
-	BuryMessage(ctx context.Context, l Letter) (bool, error)
-
-	// TakeRequeued takes the first requeued dead letter of the consumer that is due. No other call
-	// takes it during the lease; after that it is due again, unless it was run.
-	// It returns false if there is none.
-	TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (Requeued, bool, error)
-
-	// RunRequeued runs fn in the transaction that removes the taken dead letter, turns its inbox record
-	// into a processed one, and clears the attempts. It returns false, and runs nothing, if the letter
-	// no longer exists or is being run elsewhere. If fn fails everything is rolled back, the letter is
-	// dead again with the new error, tried by node, and the attempts are cleared; with an unavailable
-	// error or a conflict it stays requeued, and starts are 0 again. If the message was processed in
-	// another way in the meantime, fn is not run, and the letter is resolved as one that already had
-	// its effect.
-	RunRequeued(ctx context.Context, r Requeued, node string, fn func(ctx context.Context, tx Tx) error) (bool, error)
 }
 
 // Process runs fn once for m and the consumer with the given name, in a transaction of box.
@@ -160,7 +105,7 @@ type Inbox[Tx any] interface {
 //
 // A message that was processed with another payload is an error, reason conflict; one
 // without ID and IdempotencyKey is an error, reason no_id.
-func Process[Tx any](ctx context.Context, box Inbox[Tx], consumer string, m *waybill.Message, fn func(ctx context.Context, tx Tx) error) (bool, error) {
+func Process[Tx any](ctx context.Context, box Once[Tx], consumer string, m *waybill.Message, fn func(ctx context.Context, tx Tx) error) (bool, error) {
 	if m.DedupKey() == "" {
 		return false, waybill.PermanentError(waybill.ReasonNoID, errNoID)
 	}

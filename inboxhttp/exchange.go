@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/span"
 )
 
@@ -33,8 +34,8 @@ func known(status lease.Status, statuses []lease.Status) error {
 	return waybill.UnavailableError(fmt.Errorf("inbox service: the status %q is not one that can be answered here", status))
 }
 
-// backoff is the policy for repeated requests.
-var backoff = waybill.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}
+// repeat is the policy for repeated requests.
+var repeat = waybill.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}
 
 // exchange sends a request until it is answered with a code below 500, within the retries and until
 // ctx ends, and returns the body of the answer if the code is 200.
@@ -44,7 +45,7 @@ func (c *Client) exchange(ctx context.Context, method, address string, body []by
 		if err == nil || !again || attempt > c.cfg.MaxRetries {
 			return reply, err
 		}
-		wait := time.NewTimer(backoff.Delay(attempt))
+		wait := time.NewTimer(backoff.Delay(repeat, attempt))
 		select {
 		case <-wait.C:
 		case <-ctx.Done():

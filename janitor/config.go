@@ -25,7 +25,7 @@ const (
 // Config configures a [Janitor]. The zero value stands for the defaults.
 type Config struct {
 	// InboxRetention is how long the inbox remembers processed messages, and the attempts at messages
-	// that were not redelivered. It must cover the redelivery horizon, see consumer.Retention; a
+	// that were not redelivered. It must cover the redelivery horizon, see package consumer/retention; a
 	// service checks that, a janitor alone does not. Optional; the default
 	// is 7 days.
 	InboxRetention time.Duration

@@ -67,7 +67,7 @@ func Count(ctx context.Context, store Store, rows Rows) (done Purged, err error)
 // PurgeInbox removes the records of messages that one tenant's consumers processed longer
 // than olderThan ago, and returns how many. It touches no other tenant's. What it removes is
 // processed again if it is delivered again, so olderThan should be no less than the redelivery
-// horizon, see consumer.Retention. tenant is required.
+// horizon, see package consumer/retention. tenant is required.
 func PurgeInbox(ctx context.Context, store Store, tenant string, olderThan time.Duration) (int64, error) {
 	if tenant == "" {
 		return 0, &waybill.InvalidError{Field: "tenant", Reason: "is required"}

@@ -129,7 +129,7 @@ func logAttrs(e Event) []slog.Attr {
 	text("status", e.Status)
 	text("reason", string(e.Reason))
 	if e.Err != nil {
-		attrs = append(attrs, slog.String("kind", waybill.KindOf(e.Err).String()), slog.String("error", waybill.ErrorText(e.Err)))
+		attrs = append(attrs, slog.String("kind", waybill.KindOf(e.Err).String()), slog.String("error", ErrorText(e.Err)))
 	}
 	return attrs
 }

@@ -3,6 +3,9 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
 )
@@ -56,8 +59,11 @@ func (id Identity) Check() error {
 		return &waybill.InvalidError{Field: "id", Reason: "is required"}
 	case id.Tenant == "":
 		return &waybill.InvalidError{Field: "tenant", Reason: "is required"}
-	case !storable(id.ID, id.Source, id.Tenant):
+	case slices.ContainsFunc([]string{id.ID, id.Source, id.Tenant}, unstorable):
 		return &waybill.InvalidError{Field: "id", Reason: "is not UTF-8 text, or holds a NUL"}
 	}
 	return nil
 }
+
+// unstorable reports whether no store can hold a text.
+func unstorable(text string) bool { return !utf8.ValidString(text) || strings.ContainsRune(text, 0) }

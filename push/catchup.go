@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // Archive holds published messages. Stores that keep them implement it: the PostgreSQL and the
@@ -198,7 +199,7 @@ func (s *session) reset(ctx context.Context, cause error) error {
 		reason = "too_much"
 	default:
 		s.hub.cfg.Log.Warn("push: the archive cannot be read, a client must reset",
-			slog.String("connection", s.ID), slog.String("error", waybill.ErrorText(cause)))
+			slog.String("connection", s.ID), slog.String("error", observe.ErrorText(cause)))
 	}
 	s.hub.countReset()
 	return s.Send(ctx, resetEvent(reason))

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/observe"
+	"github.com/waybill-go/waybill/relay/record"
 )
 
 // Mode says how many messages of one key may be in flight.
@@ -121,7 +123,7 @@ type Config struct {
 	Observer observe.Observer
 
 	// Recorder records the input of the relay's decisions. Optional.
-	Recorder *Recorder
+	Recorder *record.Recorder
 }
 
 const defaultRetention = 7 * 24 * time.Hour
@@ -129,7 +131,7 @@ const defaultRetention = 7 * 24 * time.Hour
 func (c Config) withDefaults() (Config, error) {
 	c.fillDefaults()
 	var err error
-	if c.Retry, err = c.Retry.WithDefaults(); err != nil {
+	if c.Retry, err = backoff.WithDefaults(c.Retry); err != nil {
 		return c, err
 	}
 	return c, c.validate()

@@ -46,7 +46,7 @@ func (b *lateBroker) Send(ctx context.Context, msgs []contract.Outgoing) func() 
 			}
 		}
 		if b.lost.Load() {
-			return fillErrors(len(msgs), waybill.UnavailableError(waybill.ErrConnectionLost))
+			return fillErrors(len(msgs), waybill.UnavailableError(contract.ErrConnectionLost))
 		}
 		return errs
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
 )
 
@@ -15,10 +16,10 @@ const nameInterval = time.Minute
 // nameWatch detects another relay of the same name: only this relay may renew its lease between two
 // of its renewals. Only the renewal loop may use it, except for taken.
 type nameWatch struct {
-	inspector Inspector // nil if the source is none
-	due       time.Time
-	expires   time.Time // of the lease, as last renewed; zero if it was not checked
-	taken     atomic.Bool
+	relays  inspect.Relays // nil if the source is none
+	due     time.Time
+	expires time.Time // of the lease, as last renewed; zero if it was not checked
+	taken   atomic.Bool
 }
 
 // nameBefore checks, before a renewal, whether another relay has renewed the lease since.
@@ -41,7 +42,7 @@ func (r *Relay) nameBefore(ctx context.Context) {
 func (r *Relay) nameAfter(ctx context.Context) {
 	w := &r.name
 	switch {
-	case w.inspector == nil || time.Now().Before(w.due):
+	case w.relays == nil || time.Now().Before(w.due):
 		return
 	case w.due.IsZero(): // the first check is an interval after the start
 		w.due = time.Now().Add(nameInterval)
@@ -62,7 +63,7 @@ func (r *Relay) nameTaken() error {
 func (r *Relay) ownExpiry(ctx context.Context) (time.Time, bool) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.LeaseTTL-r.cfg.PublishTimeout)
 	defer cancel()
-	states, err := r.name.inspector.RelayStates(ctx)
+	states, err := r.name.relays.RelayStates(ctx)
 	if err != nil {
 		return time.Time{}, false // renewals report a store that does not answer
 	}

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/inspect"
 )
 
-// namedSource remembers until when leases hold, and answers as an Inspector.
+// namedSource remembers until when leases hold, and answers as an [inspect.Relays].
 type namedSource struct {
 	*fakeSource
 	states  sync.Mutex
@@ -24,10 +25,10 @@ func (s *namedSource) RenewLanes(ctx context.Context, req contract.LeaseRequest)
 	return s.fakeSource.RenewLanes(ctx, req)
 }
 
-func (s *namedSource) RelayStates(context.Context) ([]NodeState, error) {
+func (s *namedSource) RelayStates(context.Context) ([]inspect.RelayState, error) {
 	s.states.Lock()
 	defer s.states.Unlock()
-	return []NodeState{{Node: "other"}, {Node: "mine", ExpiresAt: s.expires}}, nil
+	return []inspect.RelayState{{Node: "other"}, {Node: "mine", ExpiresAt: s.expires}}, nil
 }
 
 // TestRelay_NameIsTaken: a relay finds out that another one renews the lease of its name, says so and

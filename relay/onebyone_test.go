@@ -40,7 +40,7 @@ func TestPublishOneByOne(t *testing.T) {
 		src.add(message("orders", "k", n+1))
 	}
 	src.add(message("orders", "p", 1))
-	inBubble(t, src, []Destination{{Publisher: PublishOneByOne(publish)}}, Config{Mode: Strict}, func(t *testing.T, _ *Relay) {
+	inBubble(t, src, []Destination{{Publisher: contract.PublishOneByOne(publish)}}, Config{Mode: Strict}, func(t *testing.T, _ *Relay) {
 		pass(10 * time.Minute)
 		if len(src.buried()) > 0 || len(arrived) > 0 {
 			t.Fatalf("dead letters %v and arrived %v in an outage, want none", src.buried(), arrived)
@@ -54,31 +54,4 @@ func TestPublishOneByOne(t *testing.T) {
 			t.Errorf("dead letters: %v, want the one that panics", src.buried())
 		}
 	})
-}
-
-// TestPublishOneByOne_Results: one result for each message, also where the batch was not sent to its end.
-func TestPublishOneByOne_Results(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	msgs := make([]contract.Outgoing, 5)
-	for i := range msgs {
-		m := message("orders", "k", i)
-		msgs[i] = contract.Outgoing{Message: &m}
-	}
-	calls := 0
-	errs := PublishOneByOne(func(context.Context, contract.Outgoing) error {
-		if calls++; calls == 3 {
-			cancel()
-			return context.Canceled
-		}
-		return nil
-	}).Send(ctx, msgs)()
-	if len(errs) != 5 || calls != 3 || errs[1] != nil {
-		t.Fatalf("%d calls and results %v, want three calls and five results", calls, errs)
-	}
-	for _, err := range errs[2:] {
-		if !waybill.IsUnavailable(err) {
-			t.Errorf("result %v, want unavailable", err)
-		}
-	}
 }

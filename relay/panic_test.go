@@ -120,7 +120,7 @@ func TestRelay_PublisherPanicsBeside(t *testing.T) {
 			return 0, (*faulty)(nil)
 		case lost:
 			lost = false
-			return 0, waybill.UnavailableError(errors.Join(errRefused, waybill.ErrConnectionLost))
+			return 0, waybill.UnavailableError(errors.Join(errRefused, contract.ErrConnectionLost))
 		}
 		return 0, nil
 	}

@@ -46,7 +46,7 @@ func (w *wire) Send(_ context.Context, msgs []contract.Outgoing) func() []error 
 	return func() []error {
 		select {
 		case <-ended:
-			return fillErrors(len(msgs), waybill.UnavailableError(waybill.ErrConnectionLost))
+			return fillErrors(len(msgs), waybill.UnavailableError(contract.ErrConnectionLost))
 		case <-time.After(roundTrip):
 		}
 		w.take(msgs)

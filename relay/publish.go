@@ -88,7 +88,7 @@ func dedupID(id string, life int) string {
 func (d *destination) send(ctx context.Context, out []contract.Outgoing, handedOver func()) (errs []error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err := waybill.UnavailableError(fmt.Errorf("publisher panicked: %v: %w", p, waybill.ErrConnectionLost))
+			err := waybill.UnavailableError(fmt.Errorf("publisher panicked: %v: %w", p, contract.ErrConnectionLost))
 			errs = fillErrors(len(out), err)
 		}
 	}()
@@ -110,7 +110,7 @@ func readable(err error) error {
 	if err == nil {
 		return nil
 	}
-	if p := loop.Protect(func() error { _, _ = waybill.ErrorText(err), waybill.KindOf(err); return nil }); p != nil {
+	if p := loop.Protect(func() error { _, _ = observe.ErrorText(err), waybill.KindOf(err); return nil }); p != nil {
 		return fmt.Errorf("publisher returned an error that cannot be read: %w", p)
 	}
 	return err
@@ -145,12 +145,12 @@ func (r *Relay) results(d *destination, msgs []*waybill.Message, errs []error) [
 // resultOf classifies an error of a publisher.
 func resultOf(err error) relaycore.Result {
 	after, _ := waybill.AfterOf(err)
-	res := relaycore.Result{Err: err, Kind: waybill.KindOf(err), After: after, Swallowed: errors.Is(err, waybill.ErrSwallowed), Unsure: unanswered(err)}
+	res := relaycore.Result{Err: err, Kind: waybill.KindOf(err), After: after, Swallowed: errors.Is(err, contract.ErrSwallowed), Unsure: unanswered(err)}
 	switch res.Kind {
 	case waybill.Permanent:
 		res.Reason = waybill.ReasonOf(err)
 	case waybill.Unavailable:
-		res.Lost = errors.Is(err, waybill.ErrConnectionLost)
+		res.Lost = errors.Is(err, contract.ErrConnectionLost)
 	}
 	return res
 }
@@ -167,7 +167,7 @@ func (r *Relay) followersOf(m *waybill.Message) (names []string) {
 // unanswered reports whether a message may have reached the broker in spite of err.
 func unanswered(err error) bool {
 	return waybill.IsUnavailable(err) &&
-		(errors.Is(err, waybill.ErrConnectionLost) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
+		(errors.Is(err, contract.ErrConnectionLost) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
 // dedupWindow is 0, not known, if the publisher panics: the messages were sent.

@@ -57,7 +57,7 @@ func (b *troubled) answer(contract.Outgoing) (time.Duration, error) {
 func TestRelay_TellsOfDedupExpired(t *testing.T) {
 	t.Parallel()
 	away, silent := waybill.UnavailableError(errRefused), waybill.UnavailableError(context.DeadlineExceeded)
-	lost := waybill.UnavailableError(waybill.ErrConnectionLost)
+	lost := waybill.UnavailableError(contract.ErrConnectionLost)
 	for _, c := range []struct {
 		name    string
 		trouble troubled

@@ -17,13 +17,14 @@ import (
 	"github.com/waybill-go/waybill/internal/recording"
 	"github.com/waybill-go/waybill/internal/relaycore"
 	"github.com/waybill-go/waybill/observe"
+	"github.com/waybill-go/waybill/relay/record"
 )
 
 // recorder returns a recorder to a new file.
-func recorder(t *testing.T) (*Recorder, string) {
+func recorder(t *testing.T) (*record.Recorder, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "relay.rec")
-	rec, err := OpenRecorder(path, RecorderConfig{})
+	rec, err := record.Open(path, record.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,15 +172,4 @@ func (l *loops) failed(name string) []error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.errs[name]
-}
-
-func TestOpenRecorder_Invalid(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int64{1<<20 - 1, 1<<30 + 1, -1} {
-		_, err := OpenRecorder(filepath.Join(t.TempDir(), "x"), RecorderConfig{Size: size})
-		var invalid *waybill.InvalidError
-		if !errors.As(err, &invalid) || invalid.Field != "relay.RecorderConfig.Size" {
-			t.Errorf("OpenRecorder() with %d bytes = %v, want what is wrong with Size", size, err)
-		}
-	}
 }

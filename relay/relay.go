@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/relaycore"
 	"github.com/waybill-go/waybill/observe"
 )
@@ -64,7 +65,7 @@ func NewFanout(src contract.Source, destinations []Destination, cfg Config) (*Re
 	}
 	r := &Relay{src: src, limits: newLimits(&cfg), cfg: cfg, dests: make(map[string]*destination)}
 	r.ahead, _ = src.(contract.AheadSource)
-	r.name.inspector, _ = src.(Inspector)
+	r.name.relays, _ = src.(inspect.Relays)
 	if err := r.addDestinations(destinations); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (r *Relay) note(p relaycore.Report) {
 	case relaycore.PublishedNow:
 		r.last.published = time.Now()
 	case relaycore.Paused, relaycore.Retried, relaycore.Dead, relaycore.Failed, relaycore.SettleFails, relaycore.ReleaseFails:
-		r.last.err, r.last.failed = waybill.ErrorText(p.Err), time.Now()
+		r.last.err, r.last.failed = observe.ErrorText(p.Err), time.Now()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/relaycore"
+	"github.com/waybill-go/waybill/observe"
 )
 
 func (r *run) renew(cmd relaycore.Renew) {
@@ -77,7 +78,7 @@ func (r *run) claim(cmd relaycore.Claim) {
 }
 
 func (r *run) claimAhead(cmd relaycore.ClaimAhead) {
-	without, known := r.cfg.Recorder.reveal(cmd.Without)
+	without, known := r.reveal(cmd.Without)
 	if !known {
 		r.handle(relaycore.ClaimedAhead{Reached: cmd.Above})
 		return
@@ -106,7 +107,7 @@ func (r *run) described(claims []contract.Claim) []relaycore.Message {
 	for i := range claims {
 		r.describe(&messages[i], &claims[i])
 	}
-	r.cfg.Recorder.conceal(messages)
+	r.conceal(messages)
 	return messages
 }
 
@@ -182,7 +183,7 @@ func settlementOf(st *relaycore.Settlement) contract.Settlement {
 	}
 	return contract.Settlement{
 		Claim: c, Outcome: contract.Outcome(st.Outcome), After: st.After, Behind: st.Behind, Alone: st.Alone, Park: st.Park,
-		Attempts: st.Attempts, Life: st.Life, Reason: st.Reason, Error: waybill.ErrorText(st.Err), Took: st.Took, Destinations: st.To,
+		Attempts: st.Attempts, Life: st.Life, Reason: st.Reason, Error: observe.ErrorText(st.Err), Took: st.Took, Destinations: st.To,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/observe"
 )
@@ -58,7 +59,7 @@ func (c *Client) publish(ctx context.Context, m *waybill.Message, w *call) {
 		}
 		w.trouble.Store(&err)
 		out.Resent = true
-		loop.Sleep(ctx, retry.Delay(failures))
+		loop.Sleep(ctx, backoff.Delay(retry, failures))
 	}
 	end(err)
 }

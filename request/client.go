@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/observe"
 )
@@ -138,7 +139,7 @@ func persist(ctx context.Context, do func() error) error {
 		if time.Since(began) > retry.MaxDelay { // it worked for a while
 			failures = 1
 		}
-		loop.Sleep(ctx, retry.Delay(failures))
+		loop.Sleep(ctx, backoff.Delay(retry, failures))
 	}
 }
 

@@ -41,7 +41,7 @@ type Instance struct {
 	State      string          `json:"state,omitempty"` // name of the state set by its rules or steps
 	Data       json.RawMessage `json:"data,omitempty"`  // the caller's struct; nil in lists
 	Progress   Progress        `json:"progress"`        // zero in lists
-	Error      string          `json:"error,omitempty"` // why it is compensating, compensated or stuck, as by waybill.ErrorText
+	Error      string          `json:"error,omitempty"` // why it is compensating, compensated or stuck, as by observe.ErrorText
 	StartedAt  time.Time       `json:"started_at"`      // these by the store's clock
 	ChangedAt  time.Time       `json:"changed_at"`
 	EndedAt    time.Time       `json:"ended_at,omitzero"` // zero unless it has ended
@@ -90,5 +90,5 @@ type Entry struct {
 	Status      Status    `json:"status"`
 	Definition  int       `json:"definition"`
 	Node        string    `json:"node,omitempty"` // that made it
-	Note        string    `json:"note,omitempty"` // such as the step, the timeout, the operator; at most waybill.MaxErrorLen bytes
+	Note        string    `json:"note,omitempty"` // such as the step, the timeout, the operator; at most observe.MaxErrorLen bytes
 }

@@ -137,7 +137,7 @@ func (o *Operator) change(ctx context.Context, id ID, act deadletter.Act, action
 	}
 	e := Entry{
 		MessageID: m.ID, From: in.State, To: in.State, Status: in.Status, Definition: in.Definition,
-		Note: waybill.ErrorText(fmt.Errorf("%s by %s", action, act.By)),
+		Note: observe.ErrorText(fmt.Errorf("%s by %s", action, act.By)),
 	}
 	changed, err := o.store.ChangeSaga(ctx, in, e, &m, deadletter.Entry{
 		Action: action, By: act.By, Why: act.Why, MessageID: m.ID, Detail: id.Saga + " " + id.Key,

@@ -215,11 +215,11 @@ func TestOperator_Note(t *testing.T) {
 	t.Parallel()
 	store := &operatorShelf{in: operated(Stuck)}
 	o, _ := newTestOperator(t, store)
-	act := deadletter.Act{By: strings.Repeat("ü", waybill.MaxIDLen/2), Why: strings.Repeat("x", waybill.MaxErrorLen)}
+	act := deadletter.Act{By: strings.Repeat("ü", waybill.MaxIDLen/2), Why: strings.Repeat("x", observe.MaxErrorLen)}
 	if err := o.Resume(t.Context(), operatedID, act); err != nil {
 		t.Fatal(err)
 	}
-	if note := store.changes[0].entry.Note; len(note) > waybill.MaxErrorLen || !strings.Contains(note, act.By) {
+	if note := store.changes[0].entry.Note; len(note) > observe.MaxErrorLen || !strings.Contains(note, act.By) {
 		t.Errorf("the note has %d bytes", len(note))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // takeStep executes or compensates the next step, unless the message is stale.
@@ -77,7 +78,7 @@ func (c *Context[Tx, D]) passBack() {
 func (c *Context[Tx, D]) getStuck(why string) {
 	c.advance = false
 	c.note = "step " + c.saga.steps[c.in.Progress.Done-1].Name + " could not be undone"
-	c.in.Status, c.in.Error = Stuck, waybill.ErrorText(errors.New(why))
+	c.in.Status, c.in.Error = Stuck, observe.ErrorText(errors.New(why))
 }
 
 // late returns the function for the timeout of a step.
@@ -121,7 +122,7 @@ func (c *Context[Tx, D]) turnBack(ctx context.Context) error {
 		p.Done++
 	}
 	p.Back = true
-	c.in.Status, c.in.Error = Compensating, waybill.ErrorText(c.cause)
+	c.in.Status, c.in.Error = Compensating, observe.ErrorText(c.cause)
 	return c.next()
 }
 

@@ -5,6 +5,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/consumer/retention"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
@@ -94,9 +96,9 @@ func (cfg *Config) janitor() janitor.Config {
 // checkRetention compares the inbox retention with how long the broker may redeliver, to consumers
 // of this service or of others.
 func (cfg *Config) checkRetention(broker Broker) error {
-	r := consumer.Retention{
+	r := retention.Plan{
 		Inbox: cfg.Janitor.InboxRetention, Relay: cfg.Relay.Retry, Consumer: cfg.Consumer.Retry,
-		Redelivery: consumer.RedeliveryOf(broker),
+		Redelivery: contract.RedeliveryOf(broker),
 	}
 	if err := r.Check(); err != nil && !cfg.Consumer.AllowShortRetention && !cfg.janitor().DisableCleanup {
 		return &waybill.InvalidError{Field: "janitor.Config.InboxRetention", Reason: err.Error() + "; consumer.Config.AllowShortRetention allows it anyway"}

@@ -7,27 +7,19 @@ import (
 
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
-)
-
-// The headers of a message that is published as a dead letter.
-const (
-	HeaderDeadConsumer = "waybill-dead-consumer" // the consumer that dead-lettered it
-	HeaderDeadReason   = "waybill-dead-reason"   // a waybill.Reason
-	HeaderDeadError    = "waybill-dead-error"    // of the last attempt
-	HeaderDeadAttempts = "waybill-dead-attempts" // a number
-	HeaderDeadTopic    = "waybill-dead-topic"    // where the message came from
 )
 
 // letterTimeout is how long a broker may take to confirm a dead letter.
 const letterTimeout = 10 * time.Second
 
 // LettersTo publishes the dead letters of a leased consumer to a topic: the message as it is,
-// with headers that describe the failure. It counts as stored when the broker has confirmed it. The
-// topic must have a subscriber. If the broker refuses a dead letter, for example because the
-// message with its headers is too large, the message stays with the consumer's broker and is
-// retried.
+// with headers that describe the failure, such as [deadletter.HeaderReason]. It counts as stored when the
+// broker has confirmed it. The topic must have a subscriber. If the broker refuses a dead letter, for
+// example because the message with its headers is too large, the message stays with the consumer's
+// broker and is retried.
 func LettersTo(pub contract.Publisher, topic string) consumer.Letters {
 	if pub == nil || topic == "" {
 		return consumer.Letters{}
@@ -46,11 +38,11 @@ func letterMessage(l inbox.Letter, topic string) contract.Outgoing {
 	if m.Headers == nil {
 		m.Headers = make(map[string]string)
 	}
-	m.Headers[HeaderDeadConsumer] = l.Record.Consumer
-	m.Headers[HeaderDeadReason] = string(l.Reason)
-	m.Headers[HeaderDeadError] = l.Error
-	m.Headers[HeaderDeadAttempts] = strconv.Itoa(l.Attempts)
-	m.Headers[HeaderDeadTopic] = m.Address()
+	m.Headers[deadletter.HeaderConsumer] = l.Record.Consumer
+	m.Headers[deadletter.HeaderReason] = string(l.Reason)
+	m.Headers[deadletter.HeaderError] = l.Error
+	m.Headers[deadletter.HeaderAttempts] = strconv.Itoa(l.Attempts)
+	m.Headers[deadletter.HeaderTopic] = m.Address()
 	m.Topic, m.To = topic, ""
 	m.Complete()
 	id := lease.Key{Tenant: l.Record.Tenant, Bus: "dead", Group: l.Record.Consumer, Source: m.Source, Alias: m.Alias(), Message: m.ID}

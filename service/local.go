@@ -20,7 +20,7 @@ import (
 // wait for it: a failing handler is retried, and its message becomes a dead letter of this
 // consumer; it is never published again for that. The store keeps a row for each message and
 // consumer until it is handled, written in the statement that marks the message as published, so a
-// crash loses none.
+// crash loses none. In rows, logs and the view "messages" its destination is "local:" and the name.
 //
 // With several replicas the one that has published a message handles it; replicas should therefore
 // have the same local consumers. The order per key is that of publishing; a failing handler lets
@@ -43,7 +43,7 @@ func (s *Service[Tx]) Local(name string, match func(*waybill.Message) bool, h co
 	}
 	withFollower := s.cfg.Relay
 	withFollower.Followers = append(slices.Clone(withFollower.Followers),
-		relay.Destination{Name: LocalPrefix + name, Publisher: l, Match: match})
+		relay.Destination{Name: localPrefix + name, Publisher: l, Match: match})
 	if err := s.setRelay(withFollower); err != nil {
 		last := len(s.consumers) - 1
 		s.consumers, s.names = s.consumers[:last], s.names[:last]
@@ -52,9 +52,8 @@ func (s *Service[Tx]) Local(name string, match func(*waybill.Message) bool, h co
 	return nil
 }
 
-// LocalPrefix is the prefix of the name of a local consumer in the name of its destination, as in
-// stored rows, logs and the view "messages".
-const LocalPrefix = "local:"
+// localPrefix is the prefix of the name of a local consumer in the name of its destination.
+const localPrefix = "local:"
 
 const (
 	// localPatience is how long a batch of the relay waits for local handlers. Its lanes are blocked in

@@ -12,7 +12,6 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/janitor"
@@ -27,7 +26,7 @@ import (
 type Store[Tx any] interface {
 	outbox.Store[Tx]
 	contract.Source
-	inbox.Inbox[Tx]
+	contract.Inbox[Tx]
 	deadletter.ReplayStore
 	janitor.Store
 }
@@ -50,7 +49,7 @@ type declarer interface {
 type part interface {
 	Run(ctx context.Context) error
 	Health() error
-	Lag(ctx context.Context) (consumer.Lag, error)
+	Lag(ctx context.Context) (contract.Lag, error)
 }
 
 // Service is a relay, any number of consumers and a janitor over one store and one broker.
@@ -152,7 +151,7 @@ func (s *Service[Tx]) Consume(sub consumer.Subscription, h consumer.Handler[Tx],
 }
 
 // ConsumeBatch is like Consume, for a handler of many messages at once, see [consumer.NewBatch]. The
-// store must be an [inbox.Batcher].
+// store must be a [contract.Batcher].
 func (s *Service[Tx]) ConsumeBatch(sub consumer.Subscription, h consumer.BatchHandler[Tx], cfg consumer.Config) error {
 	return s.consume(sub, func() (part, error) {
 		return consumer.NewBatch(s.broker, sub, s.store, h, s.cfg.consumer(cfg))
@@ -292,16 +291,16 @@ func (s *Service[Tx]) RelayStatus() (relay.Status, bool) {
 // ConsumerLag asks the broker for the backlog of each consumer, by name. Consumers whose backlog is
 // not known, such as those of [Service.Local], are left out. If some queries fail the error joins
 // their errors, and the others are still returned. It is safe for concurrent use.
-func (s *Service[Tx]) ConsumerLag(ctx context.Context) (map[string]consumer.Lag, error) {
+func (s *Service[Tx]) ConsumerLag(ctx context.Context) (map[string]contract.Lag, error) {
 	s.mu.Lock()
 	consumers, names := slices.Clone(s.consumers), slices.Clone(s.names)
 	s.mu.Unlock()
-	lags, errs := make(map[string]consumer.Lag), []error(nil)
+	lags, errs := make(map[string]contract.Lag), []error(nil)
 	for i, c := range consumers {
 		switch lag, err := c.Lag(ctx); {
 		case err == nil:
 			lags[names[i]] = lag
-		case !errors.Is(err, consumer.ErrNoLag):
+		case !errors.Is(err, contract.ErrNoLag):
 			errs = append(errs, err)
 		}
 	}

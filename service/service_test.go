@@ -15,7 +15,6 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
@@ -49,8 +48,8 @@ func (s *emptyStore) Replays(context.Context, int) ([]deadletter.Replay, error) 
 	s.askedForReplays.Store(true)
 	return nil, nil
 }
-func (*emptyStore) TakeRequeued(context.Context, string, time.Duration) (inbox.Requeued, bool, error) {
-	return inbox.Requeued{}, false, nil
+func (*emptyStore) TakeRequeued(context.Context, string, time.Duration) (contract.Requeued, bool, error) {
+	return contract.Requeued{}, false, nil
 }
 
 func (s *emptyStore) CountExpired(context.Context, janitor.Rows) (int64, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
 )
@@ -39,7 +40,7 @@ type Subject struct {
 
 // Handle returns a [Subject].Deliver that handles a message as a [consumer.Consumer] of the
 // given name does, with its inbox record in the same transaction.
-func Handle[Tx any](box inbox.Inbox[Tx], name string, h consumer.Handler[Tx]) func(ctx context.Context, m *waybill.Message) error {
+func Handle[Tx any](box contract.Inbox[Tx], name string, h consumer.Handler[Tx]) func(ctx context.Context, m *waybill.Message) error {
 	return func(ctx context.Context, m *waybill.Message) error {
 		_, err := inbox.Process(ctx, box, name, m, func(ctx context.Context, tx Tx) error {
 			return h(waybill.WithMessage(ctx, m), tx, m)

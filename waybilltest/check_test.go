@@ -357,11 +357,17 @@ func TestCheck_TooManySteps(t *testing.T) {
 // pending counts messages about invoices in the outbox.
 func pending(t *testing.T, store *memstore.Store) int {
 	t.Helper()
-	msgs, err := store.OutboxMessages(t.Context(), outbox.Filter{Topic: "invoices"})
+	backlog, err := store.OutboxBacklog(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(msgs)
+	n := 0
+	for _, s := range backlog {
+		if s.Topic == "invoices" {
+			n += int(s.Count)
+		}
+	}
+	return n
 }
 
 func wantReport(t *testing.T, err error, schedule string) {

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -38,7 +39,7 @@ func (k *Kit) start() *process {
 
 // consume runs a consumer until the process ends.
 func (p *process) consume(k *Kit, c consumes) error {
-	one, err := consumer.New(p.conn, c.from, inbox.Inbox[*memstore.Tx](&mortal{k.Store, k}), c.handler, c.cfg)
+	one, err := consumer.New(p.conn, c.from, contract.Inbox[*memstore.Tx](&mortal{k.Store, k}), c.handler, c.cfg)
 	if err != nil {
 		return err
 	}
@@ -84,14 +85,14 @@ func (b *mortal) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx 
 	return outcome, err
 }
 
-func (b *mortal) FailedAttempts(ctx context.Context, key inbox.Key) (inbox.Attempts, error) {
+func (b *mortal) FailedAttempts(ctx context.Context, key inbox.Key) (contract.Attempts, error) {
 	if err := b.alive(); err != nil {
-		return inbox.Attempts{}, err
+		return contract.Attempts{}, err
 	}
 	return b.store.FailedAttempts(ctx, key)
 }
 
-func (b *mortal) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
+func (b *mortal) SaveAttempt(ctx context.Context, key inbox.Key, a contract.FailedAttempt) error {
 	if err := b.alive(); err != nil {
 		return err
 	}
@@ -112,9 +113,9 @@ func (b *mortal) BuryMessage(ctx context.Context, l inbox.Letter) (bool, error) 
 	return b.store.BuryMessage(ctx, l)
 }
 
-func (b *mortal) TakeRequeued(ctx context.Context, name string, lease time.Duration) (inbox.Requeued, bool, error) {
+func (b *mortal) TakeRequeued(ctx context.Context, name string, lease time.Duration) (contract.Requeued, bool, error) {
 	if err := b.alive(); err != nil {
-		return inbox.Requeued{}, false, err
+		return contract.Requeued{}, false, err
 	}
 	return b.store.TakeRequeued(ctx, name, lease)
 }
@@ -123,7 +124,7 @@ func (b *mortal) TakeRequeued(ctx context.Context, name string, lease time.Durat
 func (b *mortal) AwaitRequeued(ctx context.Context, name string) { b.store.AwaitRequeued(ctx, name) }
 
 // RunRequeued reports a delivery to the faults, too.
-func (b *mortal) RunRequeued(ctx context.Context, r inbox.Requeued, node string, fn func(ctx context.Context, tx *memstore.Tx) error) (bool, error) {
+func (b *mortal) RunRequeued(ctx context.Context, r contract.Requeued, node string, fn func(ctx context.Context, tx *memstore.Tx) error) (bool, error) {
 	if err := b.alive(); err != nil {
 		return false, err
 	}

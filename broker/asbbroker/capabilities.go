@@ -4,14 +4,14 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/broker"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 var (
 	_ broker.Broker        = (*Broker)(nil)
 	_ broker.Topology      = (*Broker)(nil)
-	_ consumer.Redeliverer = (*Broker)(nil)
-	_ consumer.Redeliverer = (*subscriber)(nil)
+	_ contract.Redeliverer = (*Broker)(nil)
+	_ contract.Redeliverer = (*subscriber)(nil)
 )
 
 // maxDelay is the longest retry delay that is promised. The service documents no limit for
@@ -40,11 +40,11 @@ func (b *Broker) order() broker.Order {
 	return broker.NoOrder
 }
 
-// Redelivery implements [consumer.Redeliverer]: entities that are made here keep a message until
+// Redelivery implements [contract.Redeliverer]: entities that are made here keep a message until
 // it is acknowledged.
-func (b *Broker) Redelivery() consumer.Redelivery {
-	return consumer.Redelivery{Unbounded: true, DuplicateWindow: b.cfg.DuplicateWindow}
+func (b *Broker) Redelivery() contract.Redelivery {
+	return contract.Redelivery{Unbounded: true, DuplicateWindow: b.cfg.DuplicateWindow}
 }
 
 // Redelivery returns that of the broker.
-func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }
+func (s *subscriber) Redelivery() contract.Redelivery { return s.broker.Redelivery() }

@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 var (
@@ -45,7 +46,7 @@ func classify(doing string, err error) error {
 	case notFound(err):
 		return waybill.PermanentError(waybill.ReasonUnroutable, wrapped)
 	case lost(err):
-		return waybill.UnavailableError(fmt.Errorf("%w: %w", waybill.ErrConnectionLost, wrapped))
+		return waybill.UnavailableError(fmt.Errorf("%w: %w", contract.ErrConnectionLost, wrapped))
 	case busy[condition], isContext(err), codeOf(err) != "":
 		return waybill.UnavailableError(wrapped)
 	}

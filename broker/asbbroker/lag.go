@@ -4,19 +4,19 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
-var _ consumer.Lagger = (*subscriber)(nil)
+var _ contract.Lagger = (*subscriber)(nil)
 
-// Lag implements [consumer.Lagger] by the counts of the group's subscriptions and queue. To Service
+// Lag implements [contract.Lagger] by the counts of the group's subscriptions and queue. To Service
 // Bus a locked message is active: what consumers hold is counted too. Messages that wait for a retry
 // are not, nor those that the service has dead-lettered. The key needs the right to manage.
-func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
+func (s *subscriber) Lag(ctx context.Context) (contract.Lag, error) {
 	b := s.broker
 	if err := b.names.valid(s.sub); err != nil {
-		return consumer.Lag{}, err
+		return contract.Lag{}, err
 	}
 	ctx, cancel := b.asking(ctx)
 	defer cancel()

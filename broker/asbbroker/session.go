@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
@@ -60,7 +61,7 @@ func (f *sessionFeed) work(ctx context.Context) {
 		}
 		f.repair(ctx, err)
 		failures++
-		loop.Sleep(ctx, reconnect.Delay(failures))
+		loop.Sleep(ctx, backoff.Delay(reconnect, failures))
 	}
 }
 

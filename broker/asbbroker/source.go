@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
@@ -132,7 +133,7 @@ func (s *source) loop(ctx context.Context) {
 		s.repair(ctx, err)
 		s.replace()
 		failures++
-		loop.Sleep(ctx, reconnect.Delay(failures))
+		loop.Sleep(ctx, backoff.Delay(reconnect, failures))
 	}
 }
 

@@ -78,20 +78,20 @@ func (forgetful) ProcessOnce(ctx context.Context, _ inbox.Record, fn func(contex
 	return inbox.Processed, fn(ctx, struct{}{})
 }
 
-func (forgetful) FailedAttempts(context.Context, inbox.Key) (inbox.Attempts, error) {
-	return inbox.Attempts{}, nil
+func (forgetful) FailedAttempts(context.Context, inbox.Key) (contract.Attempts, error) {
+	return contract.Attempts{}, nil
 }
 
-func (forgetful) SaveAttempt(context.Context, inbox.Key, inbox.FailedAttempt) error { return nil }
+func (forgetful) SaveAttempt(context.Context, inbox.Key, contract.FailedAttempt) error { return nil }
 
 func (forgetful) SaveStarts(context.Context, inbox.Key, int) error { return nil }
 
 func (forgetful) BuryMessage(context.Context, inbox.Letter) (bool, error) { return true, nil }
 
-func (forgetful) TakeRequeued(context.Context, string, time.Duration) (inbox.Requeued, bool, error) {
-	return inbox.Requeued{}, false, nil
+func (forgetful) TakeRequeued(context.Context, string, time.Duration) (contract.Requeued, bool, error) {
+	return contract.Requeued{}, false, nil
 }
 
-func (forgetful) RunRequeued(context.Context, inbox.Requeued, string, func(context.Context, struct{}) error) (bool, error) {
+func (forgetful) RunRequeued(context.Context, contract.Requeued, string, func(context.Context, struct{}) error) (bool, error) {
 	return false, nil
 }

@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // testLag counts what waits for a group that holds some messages and is not given the others,
@@ -11,7 +12,7 @@ func testLag(e *env) {
 	const prefetch, n = 3, 12
 	topic := e.name("t")
 	s := consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}
-	watcher, ok := e.open().Subscriber(s).(consumer.Lagger)
+	watcher, ok := e.open().Subscriber(s).(contract.Lagger)
 	if !ok {
 		return
 	}

@@ -166,7 +166,7 @@ func testSwallowed(e *env) {
 	g := e.subscribe(consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}, 10)
 	m := message(topic, "1")
 	e.mustSend(m)
-	if err := e.sendAs(m, m.ID, false); !errors.Is(err, waybill.ErrSwallowed) || !waybill.IsTransient(err) {
+	if err := e.sendAs(m, m.ID, false); !errors.Is(err, contract.ErrSwallowed) || !waybill.IsTransient(err) {
 		e.Errorf("first attempt under a known id: %v of kind %v, want transient ErrSwallowed", err, waybill.KindOf(err))
 	}
 	e.mustSend(message(topic, "2"))

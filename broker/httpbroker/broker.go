@@ -36,7 +36,7 @@ type Broker struct {
 
 var (
 	_ broker.Broker        = (*Broker)(nil)
-	_ consumer.Redeliverer = (*Broker)(nil)
+	_ contract.Redeliverer = (*Broker)(nil)
 )
 
 // New returns a broker. It makes no connection yet; an invalid cfg is an
@@ -160,9 +160,9 @@ func (deaf) Subscribe(context.Context, int, func(contract.Delivery)) error {
 	return invalidf("Config.Receiver", "is not set; this broker sends only")
 }
 
-// Redelivery implements [consumer.Redeliverer]. A sender may redeliver a message at any later
+// Redelivery implements [contract.Redeliverer]. A sender may redeliver a message at any later
 // time.
-func (b *Broker) Redelivery() consumer.Redelivery { return consumer.Redelivery{Unbounded: true} }
+func (b *Broker) Redelivery() contract.Redelivery { return contract.Redelivery{Unbounded: true} }
 
 // Capabilities implements [broker.Broker].
 func (b *Broker) Capabilities() broker.Capabilities {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/broker"
 )
 
 // Config configures the endpoints that receive webhooks.
@@ -53,7 +53,7 @@ type Endpoint struct {
 	// Topics and Types say which published messages the endpoint gets: those whose topic, or
 	// type, one of the patterns matches. Messages that are sent To the endpoint's name match in
 	// any case. Optional; without either it gets everything that is published.
-	Topics, Types []relay.Pattern
+	Topics, Types []broker.Pattern
 
 	// Headers are sent with every request, for a gateway's authorisation, say. Optional.
 	Headers map[string]string
@@ -183,6 +183,6 @@ func (e Endpoint) match(m *waybill.Message) bool {
 	case len(e.Topics)+len(e.Types) == 0:
 		return true
 	}
-	return slices.ContainsFunc(e.Topics, func(p relay.Pattern) bool { return p.Match(m.Topic) }) ||
-		slices.ContainsFunc(e.Types, func(p relay.Pattern) bool { return p.Match(m.Type) })
+	return slices.ContainsFunc(e.Topics, func(p broker.Pattern) bool { return p.Match(m.Topic) }) ||
+		slices.ContainsFunc(e.Types, func(p broker.Pattern) bool { return p.Match(m.Type) })
 }

@@ -222,7 +222,7 @@ func (s *sender) do(req *http.Request) (answered bool, err error) {
 func (s *sender) unanswered(err error, lost bool) error {
 	err = fmt.Errorf("httpbroker: post to %q: %w", s.endpoint.Name, err)
 	if lost {
-		err = fmt.Errorf("%w: %w", err, waybill.ErrConnectionLost)
+		err = fmt.Errorf("%w: %w", err, contract.ErrConnectionLost)
 	}
 	return waybill.UnavailableError(err)
 }

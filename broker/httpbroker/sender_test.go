@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/relay"
 )
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -111,7 +111,7 @@ func TestSender_Answers(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || waybill.KindOf(err) != c.kind || errors.Is(err, waybill.ErrConnectionLost) {
+			if err == nil || waybill.KindOf(err) != c.kind || errors.Is(err, contract.ErrConnectionLost) {
 				t.Fatalf("Send() = %v of kind %v, want %v", err, waybill.KindOf(err), c.kind)
 			}
 			after, asked := waybill.AfterOf(err)
@@ -199,7 +199,7 @@ func TestSender_Unanswered(t *testing.T) {
 			if _, asked := waybill.AfterOf(err); !waybill.IsUnavailable(err) || asked {
 				t.Fatalf("Send() = %v of kind %v, want unavailable as a whole", err, waybill.KindOf(err))
 			}
-			if errors.Is(err, waybill.ErrConnectionLost) != c.lost {
+			if errors.Is(err, contract.ErrConnectionLost) != c.lost {
 				t.Errorf("Send() = %v, connection lost: want %v", err, c.lost)
 			}
 			if errors.Is(err, context.DeadlineExceeded) != c.deadline {
@@ -336,10 +336,10 @@ func TestBroker_Several(t *testing.T) {
 	url := serving(t, func(http.ResponseWriter, *http.Request) {})
 	b := opened(t, url, func(cfg *Config) {
 		second := cfg.Endpoints[0]
-		second.Name, second.Types = "second", []relay.Pattern{"invoice.*"}
-		cfg.Endpoints[0].Topics = []relay.Pattern{"order.*", "both"}
+		second.Name, second.Types = "second", []broker.Pattern{"invoice.*"}
+		cfg.Endpoints[0].Topics = []broker.Pattern{"order.*", "both"}
 		third := second
-		third.Name, third.Types, third.Topics = "third", nil, []relay.Pattern{"both"}
+		third.Name, third.Types, third.Topics = "third", nil, []broker.Pattern{"both"}
 		cfg.Endpoints = append(cfg.Endpoints, second, third)
 	})
 	message := func(topic, typ, to string) waybill.Message {
@@ -389,7 +389,7 @@ func TestNew_Refused(t *testing.T) {
 		"another endpoint":       func(c *Config) { c.Endpoints = append(c.Endpoints, c.Endpoints[0]) },
 		"Secret":                 func(c *Config) { c.Endpoints[0].Secrets = nil },
 		"base64":                 func(c *Config) { c.Endpoints[0].Secrets = []Secret{"whsec_hush!"} },
-		"'*'":                    func(c *Config) { c.Endpoints[0].Topics = []relay.Pattern{"a*b"} },
+		"'*'":                    func(c *Config) { c.Endpoints[0].Topics = []broker.Pattern{"a*b"} },
 		"webhook-":               func(c *Config) { c.Endpoints[0].Headers = map[string]string{"Webhook-Id": "x"} },
 		"Ce-id":                  func(c *Config) { c.Endpoints[0].Headers = map[string]string{"Ce-id": "x"} },
 		"printable":              func(c *Config) { c.Endpoints[0].Headers = map[string]string{"x": "hush\r\nhost: inside"} },

@@ -73,7 +73,7 @@ type subscriber struct {
 
 var (
 	_ contract.Subscriber  = (*subscriber)(nil)
-	_ consumer.Redeliverer = (*subscriber)(nil)
+	_ contract.Redeliverer = (*subscriber)(nil)
 	_ contract.Delivery    = (*delivery)(nil)
 )
 
@@ -83,8 +83,8 @@ func (r *Receiver) Subscriber(s consumer.Subscription) contract.Subscriber {
 	return &subscriber{r, s}
 }
 
-// Redelivery implements [consumer.Redeliverer].
-func (s *subscriber) Redelivery() consumer.Redelivery { return consumer.Redelivery{Unbounded: true} }
+// Redelivery implements [contract.Redeliverer].
+func (s *subscriber) Redelivery() contract.Redelivery { return contract.Redelivery{Unbounded: true} }
 
 // Subscribe implements [contract.Subscriber].
 func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 var errClosed = errors.New("kafkabroker: broker is closed")
@@ -38,7 +39,7 @@ func classify(doing string, err error) error {
 
 // connectionLost is the result of a message whose outcome is unknown because the connection
 // ended.
-func connectionLost() error { return unconfirmed(waybill.ErrConnectionLost) }
+func connectionLost() error { return unconfirmed(contract.ErrConnectionLost) }
 
 // unknownTopic is the result of a message whose topic does not exist.
 func unknownTopic(name string) error {

@@ -6,19 +6,19 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
-var _ consumer.Lagger = (*subscriber)(nil)
+var _ contract.Lagger = (*subscriber)(nil)
 
-// Lag implements [consumer.Lagger]: the messages after the committed offsets of the group.
+// Lag implements [contract.Lagger]: the messages after the committed offsets of the group.
 // Kafka does not know what a consumer holds: held messages, and those that wait for a retry or
 // were acknowledged out of order, are counted too.
-func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
+func (s *subscriber) Lag(ctx context.Context) (contract.Lag, error) {
 	memberships, err := membershipsOf(s.broker.cfg.TopicPrefix, s.subscription)
 	if err != nil {
-		return consumer.Lag{}, err
+		return contract.Lag{}, err
 	}
 	return brokerkit.Lag(memberships, func(m membership) (int64, error) {
 		n, err := s.broker.lag(ctx, m)

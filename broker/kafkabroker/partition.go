@@ -3,7 +3,7 @@ package kafkabroker
 import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // place is one partition of a Kafka topic.
@@ -25,7 +25,7 @@ type partition struct {
 
 	// taken is how far the partition is processed, nil if only Kafka knows. If it is set,
 	// records are handed out one by one.
-	taken   *inbox.Progress
+	taken   *contract.Progress
 	begun   bool  // the first of them has arrived
 	reached int64 // behind the last one
 
@@ -37,7 +37,7 @@ type partition struct {
 }
 
 // begin continues from the stored progress of the partition.
-func (p *partition) begin(taken inbox.Progress) { p.taken, p.reached = &taken, taken.Next }
+func (p *partition) begin(taken contract.Progress) { p.taken, p.reached = &taken, taken.Next }
 
 // back reports whether a record has the offset of one that is done: the topic has lost that one,
 // or was recreated.

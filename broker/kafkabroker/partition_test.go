@@ -5,7 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // TestPartition_CommitsThePrefix acknowledges out of order, over a gap of offsets.
@@ -65,7 +65,7 @@ func TestPartition_Taken(t *testing.T) {
 	if p.back(&kgo.Record{Offset: 0}) {
 		t.Error("back() = true of a partition of which nothing is known")
 	}
-	p.begin(inbox.Progress{Next: 5, RecordedBelow: 8})
+	p.begin(contract.Progress{Next: 5, RecordedBelow: 8})
 	for _, c := range []struct {
 		offset         int64
 		back, now, old bool

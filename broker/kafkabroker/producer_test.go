@@ -46,7 +46,7 @@ func TestWatch_Refused(t *testing.T) {
 			}
 			<-b.Done()
 			err := b.All()[0]
-			if !waybill.IsUnavailable(err) || errors.Is(err, waybill.ErrConnectionLost) || !errors.Is(err, refused) {
+			if !waybill.IsUnavailable(err) || errors.Is(err, contract.ErrConnectionLost) || !errors.Is(err, refused) {
 				t.Errorf("result %v, want unavailable by no fault of the message", err)
 			}
 		})

@@ -19,7 +19,7 @@ var (
 )
 
 // takeFunc takes over a partition in the store of its progress, and returns where to begin.
-type takeFunc = func(ctx context.Context, c contract.PartitionClaim) (inbox.Progress, error)
+type takeFunc = func(ctx context.Context, c contract.PartitionClaim) (contract.Progress, error)
 
 // SubscribeAt implements [contract.OffsetSubscriber]. Offsets are committed to the group as well,
 // so that its lag can be observed.
@@ -92,7 +92,7 @@ func (m *member) claim(at place, committed kgo.Offset, end int64) contract.Parti
 }
 
 // takeOne repeats what waiting may resolve until ctx is done.
-func (m *member) takeOne(ctx context.Context, at place, c contract.PartitionClaim) (inbox.Progress, error) {
+func (m *member) takeOne(ctx context.Context, at place, c contract.PartitionClaim) (contract.Progress, error) {
 	for n := 1; ; n++ {
 		progress, err := m.run.takes(ctx, c)
 		switch {

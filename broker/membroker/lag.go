@@ -3,24 +3,24 @@ package membroker
 import (
 	"context"
 
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
-var _ consumer.Lagger = (*subscriber)(nil)
+var _ contract.Lagger = (*subscriber)(nil)
 
-// Lag implements [consumer.Lagger]. Messages that wait for a retry are not
+// Lag implements [contract.Lagger]. Messages that wait for a retry are not
 // counted.
-func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
+func (s *subscriber) Lag(ctx context.Context) (contract.Lag, error) {
 	if s.err != nil {
-		return consumer.Lag{}, s.err
+		return contract.Lag{}, s.err
 	}
 	if err := s.broker.Ping(ctx); err != nil {
-		return consumer.Lag{}, err
+		return contract.Lag{}, err
 	}
 	server := s.broker.server
 	server.mu.Lock()
 	defer server.mu.Unlock()
-	var lag consumer.Lag
+	var lag contract.Lag
 	for _, q := range s.queues {
 		lag.Messages += int64(len(q.ready))
 	}

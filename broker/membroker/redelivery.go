@@ -1,14 +1,16 @@
 package membroker
 
-import "github.com/waybill-go/waybill/consumer"
-
-var (
-	_ consumer.Redeliverer = (*Broker)(nil)
-	_ consumer.Redeliverer = (*subscriber)(nil)
+import (
+	"github.com/waybill-go/waybill/contract"
 )
 
-// Redelivery implements [consumer.Redeliverer]: nothing outlives the program.
-func (b *Broker) Redelivery() consumer.Redelivery { return consumer.Redelivery{} }
+var (
+	_ contract.Redeliverer = (*Broker)(nil)
+	_ contract.Redeliverer = (*subscriber)(nil)
+)
+
+// Redelivery implements [contract.Redeliverer]: nothing outlives the program.
+func (b *Broker) Redelivery() contract.Redelivery { return contract.Redelivery{} }
 
 // Redelivery returns that of the broker.
-func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }
+func (s *subscriber) Redelivery() contract.Redelivery { return s.broker.Redelivery() }

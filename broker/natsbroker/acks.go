@@ -129,7 +129,7 @@ func (a *acks) answer(m *nats.Msg, resent bool) error {
 		return waybill.PermanentError(waybill.ReasonUnroutable,
 			fmt.Errorf("natsbroker: stream %q has the subject, want %q", ack.Stream, a.stream))
 	case ack.Duplicate && !resent:
-		return fmt.Errorf("natsbroker: stream %q: %w", ack.Stream, waybill.ErrSwallowed)
+		return fmt.Errorf("natsbroker: stream %q: %w", ack.Stream, contract.ErrSwallowed)
 	}
 	return nil
 }

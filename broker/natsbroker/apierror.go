@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // Error codes of JetStream that concern one message.
@@ -68,7 +69,7 @@ func classify(doing string, err error) error {
 
 // connectionLost is the result of a message whose outcome is unknown because the connection
 // ended.
-func connectionLost() error { return unconfirmed(waybill.ErrConnectionLost) }
+func connectionLost() error { return unconfirmed(contract.ErrConnectionLost) }
 
 func unconfirmed(why error) error {
 	return waybill.UnavailableError(fmt.Errorf("natsbroker: no confirmation: %w", why))

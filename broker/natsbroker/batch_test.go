@@ -33,7 +33,7 @@ func TestAcks_ConnectionLost(t *testing.T) {
 		t.Error("done is open although all results are known")
 	}
 	results := open.All()
-	if !errors.Is(results[0], waybill.ErrConnectionLost) || !waybill.IsUnavailable(results[0]) {
+	if !errors.Is(results[0], contract.ErrConnectionLost) || !waybill.IsUnavailable(results[0]) {
 		t.Errorf("message without an answer: %v, want unavailable, connection lost", results[0])
 	}
 	if results[1] != nil || answered.All()[0] != nil {
@@ -82,7 +82,7 @@ func TestAcks_Answer(t *testing.T) {
 			t.Errorf("%s: reason %v, want %v", c.name, waybill.ReasonOf(err), c.reason)
 		}
 	}
-	if err := a.answer(&nats.Msg{Data: []byte(`{"stream":"s","duplicate":true}`)}, false); !errors.Is(err, waybill.ErrSwallowed) {
+	if err := a.answer(&nats.Msg{Data: []byte(`{"stream":"s","duplicate":true}`)}, false); !errors.Is(err, contract.ErrSwallowed) {
 		t.Errorf("duplicate on the first attempt: %v, want ErrSwallowed", err)
 	}
 }

@@ -46,7 +46,7 @@ type Broker struct {
 	preparing sync.Mutex
 	prepared  atomic.Bool // the stream was seen
 
-	redelivery atomic.Pointer[consumer.Redelivery] // of the stream when it was last looked up
+	redelivery atomic.Pointer[contract.Redelivery] // of the stream when it was last looked up
 
 	done    chan struct{} // closed when the connection has ended for good
 	endOnce sync.Once
@@ -186,7 +186,7 @@ func (b *Broker) watch() {
 }
 
 // Publisher returns the publishing side. Send reports unconfirmed messages as unavailable, wrapping
-// waybill.ErrConnectionLost if the connection ended meanwhile, and fails at once while there is no
+// contract.ErrConnectionLost if the connection ended meanwhile, and fails at once while there is no
 // connection. It may block for as long as the server leaves the socket full, at most 5 seconds,
 // after which the connection counts as lost.
 func (b *Broker) Publisher() contract.Publisher { return publisher{b} }

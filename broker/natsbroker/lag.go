@@ -7,18 +7,18 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
-var _ consumer.Lagger = (*subscriber)(nil)
+var _ contract.Lagger = (*subscriber)(nil)
 
-// Lag implements [consumer.Lagger]: the messages that the group's durable consumers have not
+// Lag implements [contract.Lagger]: the messages that the group's durable consumers have not
 // delivered yet. Those that wait for a retry are not counted.
-func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
+func (s *subscriber) Lag(ctx context.Context) (contract.Lag, error) {
 	durables, err := durablesOf(s.broker.cfg.SubjectPrefix, s.subscription)
 	if err != nil {
-		return consumer.Lag{}, err
+		return contract.Lag{}, err
 	}
 	return brokerkit.Lag(durables, func(d durable) (int64, error) { return s.broker.pending(ctx, d) })
 }

@@ -2,13 +2,13 @@ package rabbitbroker
 
 import (
 	"github.com/waybill-go/waybill/broker"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 var (
 	_ broker.Broker        = (*Broker)(nil)
-	_ consumer.Redeliverer = (*Broker)(nil)
-	_ consumer.Redeliverer = (*subscriber)(nil)
+	_ contract.Redeliverer = (*Broker)(nil)
+	_ contract.Redeliverer = (*subscriber)(nil)
 )
 
 // Capabilities implements [broker.Broker].
@@ -25,9 +25,9 @@ func (b *Broker) Capabilities() broker.Capabilities {
 	}
 }
 
-// Redelivery implements [consumer.Redeliverer]: queues keep a message until it is
+// Redelivery implements [contract.Redeliverer]: queues keep a message until it is
 // acknowledged, and treat one that is published twice as two.
-func (b *Broker) Redelivery() consumer.Redelivery { return consumer.Redelivery{Unbounded: true} }
+func (b *Broker) Redelivery() contract.Redelivery { return contract.Redelivery{Unbounded: true} }
 
 // Redelivery returns that of the broker.
-func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }
+func (s *subscriber) Redelivery() contract.Redelivery { return s.broker.Redelivery() }

@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // closeTimeout bounds the closing handshake with a server that may not answer.
@@ -108,16 +109,16 @@ func (c *conn) giveUp(reason error) {
 }
 
 // lost returns the error for what was in flight on the connection when it, or a channel on
-// it, ended; cause is the server's and may be nil. It wraps [waybill.ErrConnectionLost],
+// it, ended; cause is the server's and may be nil. It wraps [contract.ErrConnectionLost],
 // unless we closed the connection ourselves.
 func (c *conn) lost(cause error) error {
 	if reason := c.gaveUp.Load(); reason != nil {
 		return waybill.UnavailableError(fmt.Errorf("connection abandoned: %w", *reason))
 	}
 	if cause == nil || errors.Is(cause, amqp.ErrClosed) {
-		return waybill.UnavailableError(waybill.ErrConnectionLost)
+		return waybill.UnavailableError(contract.ErrConnectionLost)
 	}
-	return waybill.UnavailableError(fmt.Errorf("%w: %w", waybill.ErrConnectionLost, cause))
+	return waybill.UnavailableError(fmt.Errorf("%w: %w", contract.ErrConnectionLost, cause))
 }
 
 // cut ends the connection at once.

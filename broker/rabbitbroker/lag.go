@@ -7,21 +7,21 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/brokerkit"
 )
 
-var _ consumer.Lagger = (*subscriber)(nil)
+var _ contract.Lagger = (*subscriber)(nil)
 
-// Lag implements [consumer.Lagger]: the messages of the group's queues that are ready. Those
+// Lag implements [contract.Lagger]: the messages of the group's queues that are ready. Those
 // in retry queues are not counted.
-func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
+func (s *subscriber) Lag(ctx context.Context) (contract.Lag, error) {
 	if err := s.validate(1); err != nil {
-		return consumer.Lag{}, err
+		return contract.Lag{}, err
 	}
 	c, err := s.broker.consumers.get(ctx)
 	if err != nil {
-		return consumer.Lag{}, err
+		return contract.Lag{}, err
 	}
 	return brokerkit.Lag(s.broker.topology.queues(s.sub), func(queue string) (n int64, _ error) {
 		err := c.call(func() (err error) {

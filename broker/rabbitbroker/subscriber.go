@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
@@ -63,7 +64,7 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 			failures = 0
 		}
 		failures++
-		loop.Sleep(ctx, reconnect.Delay(failures))
+		loop.Sleep(ctx, backoff.Delay(reconnect, failures))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 var (
@@ -50,7 +51,7 @@ func publishError(err error) error {
 
 // connectionLost is the result of a message whose outcome is unknown because the connection ended.
 func connectionLost() error {
-	return unconfirmed(waybill.ErrConnectionLost)
+	return unconfirmed(contract.ErrConnectionLost)
 }
 
 // unconfirmed is the result of a message that Redis may have or not; why says why that is unknown.

@@ -63,7 +63,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 }
 
 // Publisher returns the publishing side. Unconfirmed messages are unavailable, wrapping
-// [waybill.ErrConnectionLost] if the connection ended meanwhile.
+// [contract.ErrConnectionLost] if the connection ended meanwhile.
 func (b *Broker) Publisher() contract.Publisher { return b.publisher }
 
 // Subscriber returns a receiver for the group named by s.

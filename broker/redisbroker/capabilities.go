@@ -4,13 +4,13 @@ import (
 	"math"
 
 	"github.com/waybill-go/waybill/broker"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 var (
 	_ broker.Broker        = (*Broker)(nil)
-	_ consumer.Redeliverer = (*Broker)(nil)
-	_ consumer.Redeliverer = (*subscriber)(nil)
+	_ contract.Redeliverer = (*Broker)(nil)
+	_ contract.Redeliverer = (*subscriber)(nil)
 )
 
 // Capabilities implements [broker.Broker].
@@ -23,9 +23,9 @@ func (b *Broker) Capabilities() broker.Capabilities {
 	}
 }
 
-// Redelivery implements [consumer.Redeliverer]: a stream keeps a message until its groups have
+// Redelivery implements [contract.Redeliverer]: a stream keeps a message until its groups have
 // acknowledged it, and treats one that is published twice as two.
-func (b *Broker) Redelivery() consumer.Redelivery { return consumer.Redelivery{Unbounded: true} }
+func (b *Broker) Redelivery() contract.Redelivery { return contract.Redelivery{Unbounded: true} }
 
 // Redelivery returns that of the broker.
-func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }
+func (s *subscriber) Redelivery() contract.Redelivery { return s.broker.Redelivery() }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill/broker/signalrbroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/push"
 )
 
@@ -27,7 +27,7 @@ type Tx struct{}
 // A process that pushes the topic "orders" to SignalR clients. It receives them by whichever broker
 // there is, under a group of its own.
 func Example() {
-	run := func(ctx context.Context, broker consumer.Broker, box inbox.Inbox[*Tx]) error {
+	run := func(ctx context.Context, broker consumer.Broker, box contract.Inbox[*Tx]) error {
 		hub, err := push.New(push.Config{Authorize: func(r *http.Request) (push.Grant, error) {
 			s, err := sessionOf(r) // who may see what: the part that is no setting
 			return push.Grant{User: s.User, Groups: s.Teams, Topics: []string{"orders"}, Expires: s.Ends}, err

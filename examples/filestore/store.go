@@ -40,7 +40,7 @@ type Store struct {
 var (
 	_ outbox.Store[*Tx]    = (*Store)(nil)
 	_ contract.AheadSource = (*Store)(nil)
-	_ inbox.Inbox[*Tx]     = (*Store)(nil)
+	_ contract.Inbox[*Tx]  = (*Store)(nil)
 	_ inbox.Recorder[*Tx]  = (*Store)(nil)
 	_ deadletter.Store     = (*Store)(nil)
 	_ janitor.Store        = (*Store)(nil)

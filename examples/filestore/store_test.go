@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/examples/filestore"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -36,7 +37,7 @@ func pending(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	states, err := s.OutboxMessages(t.Context(), outbox.Filter{})
+	states, err := s.OutboxMessages(t.Context(), inspect.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,5 +2,5 @@
 // key is leased, the handler runs, the key is marked as processed.
 //
 // A handler whose process dies between its effect and the mark runs again once the lease has ended.
-// A [Store] promises less than an [inbox.Inbox] does, which is why the two are different types.
+// A [Store] promises less than an inbox does, which is why the two are different types.
 package lease

@@ -225,7 +225,7 @@ type Record struct {
 // Store processes messages once where handler and record cannot share a transaction. A key is
 // leased, the handler runs, the key is marked: a handler whose process dies in between runs again
 // once the lease has ended. So it narrows the window in which an effect can happen twice, but does
-// not close it; where handler and record can share a transaction, use an [inbox.Inbox].
+// not close it; where handler and record can share a transaction, use package inbox.
 //
 // Each call is atomic, uses the store's clock, and may be repeated. All methods are safe for
 // concurrent use. An error is an [*waybill.InvalidError] if the request is invalid, and unavailable

@@ -33,6 +33,7 @@ var groups = []struct {
 }{
 	{"", root},
 	{"observe", root},
+	{"inspect", root},
 	{"outbox", role},
 	{"contract", role},
 	{"relay", role},
@@ -102,6 +103,7 @@ var mayImport = map[group][]group{
 // siblings are imports that are allowed in addition, most of them between packages of one group.
 var siblings = map[string][]string{
 	"observe":              {""},
+	"inspect":              {""},
 	"contract":             {"inbox"},
 	"consumer":             {"contract", "inbox"},
 	"relay":                {"contract"},
@@ -112,6 +114,7 @@ var siblings = map[string][]string{
 	"examples/filestore":   {"internal/lanehash", "internal/rows", "internal/wakeup"},
 	"internal/sqlstore":    {"internal/rows", "internal/settleplan"},
 	"internal/conformance": {"examples/filestore"},
+	"internal/relaycore":   {"internal/backoff"},
 	"internal/recording":   {"internal/loop", "internal/relaycore"},
 	"waybilltest":          {"broker/membroker", "store/memstore"}, // a whole system in memory
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 func TestJoin(t *testing.T) {
@@ -85,9 +86,9 @@ func TestDecoded_Once(t *testing.T) {
 	for range 2 {
 		m, err := d.Get(func() (*waybill.Message, error) {
 			calls++
-			return &waybill.Message{ID: "1"}, waybill.ErrConnectionLost
+			return &waybill.Message{ID: "1"}, contract.ErrConnectionLost
 		})
-		if m.ID != "1" || err != waybill.ErrConnectionLost || calls != 1 {
+		if m.ID != "1" || err != contract.ErrConnectionLost || calls != 1 {
 			t.Errorf("Get() = %+v, %v after %d calls of decode, want those of one", m, err, calls)
 		}
 	}

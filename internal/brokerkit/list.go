@@ -3,7 +3,7 @@ package brokerkit
 import (
 	"slices"
 
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // Unique keeps of list the first element with each key.
@@ -18,12 +18,12 @@ func Unique[T any, K comparable](list []T, key func(T) K) []T {
 }
 
 // Lag is the sum of what count returns for each of the places that a subscription receives from.
-func Lag[P any](places []P, count func(P) (int64, error)) (consumer.Lag, error) {
-	var lag consumer.Lag
+func Lag[P any](places []P, count func(P) (int64, error)) (contract.Lag, error) {
+	var lag contract.Lag
 	for _, p := range places {
 		n, err := count(p)
 		if err != nil {
-			return consumer.Lag{}, err
+			return contract.Lag{}, err
 		}
 		lag.Messages += n
 	}

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // conditioned is a store that knows more of its database than others: that of PostgreSQL.
 type conditioned interface {
-	Condition(ctx context.Context) (pgstore.Condition, error)
-	Holders(ctx context.Context, age time.Duration, transactions int64) ([]pgstore.Holder, error)
+	Condition(ctx context.Context) (pgadmin.Condition, error)
+	Holders(ctx context.Context, age time.Duration, transactions int64) ([]pgadmin.Holder, error)
 }
 
 // patience is how long what keeps dead rows may last before it is reported.
@@ -41,7 +41,7 @@ func checkCondition(ctx context.Context, store conditioned, p patience) []findin
 	return append(findings, checkHolders(holders, p)...)
 }
 
-func checkLanes(c pgstore.Condition) finding {
+func checkLanes(c pgadmin.Condition) finding {
 	detail := fmt.Sprintf("%s alive, %d of %d lanes have an owner", ops.Plural(c.Relays, "relay"), c.Lanes-c.FreeLanes, c.Lanes)
 	switch {
 	case c.Relays == 0:
@@ -56,7 +56,7 @@ func checkLanes(c pgstore.Condition) finding {
 }
 
 // checkPlaces checks whether a program assigns lanes of its own choice to messages.
-func checkPlaces(c pgstore.Condition) []finding {
+func checkPlaces(c pgadmin.Condition) []finding {
 	if c.Misplaced == 0 {
 		return nil
 	}
@@ -65,7 +65,7 @@ func checkPlaces(c pgstore.Condition) []finding {
 }
 
 // checkDays leaves relays the time from midnight to their next clean-up.
-func checkDays(c pgstore.Condition) finding {
+func checkDays(c pgadmin.Condition) finding {
 	detail := fmt.Sprintf("%d of %d days, from today on, have a partition", c.DaysReady, c.DaysAhead)
 	if c.DaysReady < c.DaysAhead-1 {
 		return warning("archive", detail, "relays make them, every cleanup.interval; see their logs. Meanwhile rows are in the default partition")
@@ -73,7 +73,7 @@ func checkDays(c pgstore.Condition) finding {
 	return passing("archive", detail)
 }
 
-func checkVacuum(c pgstore.Condition) finding {
+func checkVacuum(c pgadmin.Condition) finding {
 	last := "never vacuumed"
 	if c.LastVacuum >= 0 {
 		last = "vacuumed " + ops.Age(c.LastVacuum) + " ago"
@@ -86,10 +86,10 @@ func checkVacuum(c pgstore.Condition) finding {
 }
 
 // checkHolders returns a finding for each holder that has lasted too long.
-func checkHolders(holders []pgstore.Holder, p patience) []finding {
+func checkHolders(holders []pgadmin.Holder, p patience) []finding {
 	var findings []finding
 	for i := range holders {
-		if h := &holders[i]; h.Age >= p.open || h.Enqueued || h.Kind == pgstore.HolderSlot || h.Kind == pgstore.HolderStandby {
+		if h := &holders[i]; h.Age >= p.open || h.Enqueued || h.Kind == pgadmin.HolderSlot || h.Kind == pgadmin.HolderStandby {
 			f := warning("transactions", describeHolder(h), adviceOn(h))
 			f.Holder = rowOf(h)
 			findings = append(findings, f)
@@ -102,7 +102,7 @@ func checkHolders(holders []pgstore.Holder, p patience) []finding {
 }
 
 // describeHolder says in one line who the holder is and what follows from it.
-func describeHolder(h *pgstore.Holder) string {
+func describeHolder(h *pgadmin.Holder) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s ", h.Kind)
 	if h.PID != 0 {
@@ -140,13 +140,13 @@ func notEmpty(texts ...string) []string {
 	return list
 }
 
-func adviceOn(h *pgstore.Holder) string {
+func adviceOn(h *pgadmin.Holder) string {
 	switch h.Kind {
-	case pgstore.HolderPrepared:
+	case pgadmin.HolderPrepared:
 		return "let its coordinator end it, or: ROLLBACK PREPARED"
-	case pgstore.HolderSlot:
+	case pgadmin.HolderSlot:
 		return "if nobody reads it any more: SELECT pg_drop_replication_slot"
-	case pgstore.HolderStandby:
+	case pgadmin.HolderStandby:
 		return "look for long queries on it"
 	}
 	return fmt.Sprintf("let its application end it, or: SELECT pg_terminate_backend(%d)", h.PID)
@@ -154,7 +154,7 @@ func adviceOn(h *pgstore.Holder) string {
 
 // holderRow is a holder as programs get it.
 type holderRow struct {
-	Kind         pgstore.HolderKind `json:"kind"`
+	Kind         pgadmin.HolderKind `json:"kind"`
 	PID          int                `json:"pid,omitempty"`
 	Name         string             `json:"name"`
 	User         string             `json:"user,omitempty"`
@@ -167,7 +167,7 @@ type holderRow struct {
 	Query        string             `json:"query,omitempty"`
 }
 
-func rowOf(h *pgstore.Holder) *holderRow {
+func rowOf(h *pgadmin.Holder) *holderRow {
 	return &holderRow{
 		Kind: h.Kind, PID: h.PID, Name: h.Name, User: h.User, State: h.State, Seconds: h.Age.Seconds(),
 		HoldsRows: h.HoldsRows, Transactions: h.Transactions, Enqueued: h.Enqueued, CatalogOnly: h.CatalogOnly, Query: h.Query,

@@ -7,7 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // TestDoctor_OpenTransactions looks at real sessions. What a session has enqueued is a
@@ -72,24 +72,24 @@ func TestDoctor_OpenTransactions(t *testing.T) {
 func TestCheckHolders(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		holder pgstore.Holder
+		holder pgadmin.Holder
 		want   string // "" if it is not reported
 	}{
-		{pgstore.Holder{Kind: pgstore.HolderSession, PID: 7, Name: "app", Age: 59 * time.Second, HoldsRows: true}, ""},
-		{pgstore.Holder{Kind: pgstore.HolderSession, PID: 7, Age: time.Minute, State: "idle in transaction"},
+		{pgadmin.Holder{Kind: pgadmin.HolderSession, PID: 7, Name: "app", Age: 59 * time.Second, HoldsRows: true}, ""},
+		{pgadmin.Holder{Kind: pgadmin.HolderSession, PID: 7, Age: time.Minute, State: "idle in transaction"},
 			"session 7 (idle in transaction) is open for 1m0s → let its application end it, or: SELECT pg_terminate_backend(7)"},
-		{pgstore.Holder{Kind: pgstore.HolderSession, PID: 7, Name: "app", User: "u", State: "active", Age: 2 * time.Hour, HoldsRows: true, Transactions: 1, Query: "SELECT …"},
+		{pgadmin.Holder{Kind: pgadmin.HolderSession, PID: 7, Name: "app", User: "u", State: "active", Age: 2 * time.Hour, HoldsRows: true, Transactions: 1, Query: "SELECT …"},
 			"session 7 (app, u, active) is open for 2h0m, keeps the dead rows of the last 1 transaction: SELECT … → let its application end it, or: SELECT pg_terminate_backend(7)"},
-		{pgstore.Holder{Kind: pgstore.HolderPrepared, Name: "gid", User: "u", Age: 10 * time.Second, HoldsRows: true, Transactions: 5, Enqueued: true},
+		{pgadmin.Holder{Kind: pgadmin.HolderPrepared, Name: "gid", User: "u", Age: 10 * time.Second, HoldsRows: true, Transactions: 5, Enqueued: true},
 			"prepared transaction (gid, u) is open for 10s, has enqueued messages, keeps the dead rows of the last 5 transactions → let its coordinator end it, or: ROLLBACK PREPARED"},
-		{pgstore.Holder{Kind: pgstore.HolderSlot, Name: "old", State: "inactive", HoldsRows: true, Transactions: 200_000},
+		{pgadmin.Holder{Kind: pgadmin.HolderSlot, Name: "old", State: "inactive", HoldsRows: true, Transactions: 200_000},
 			"replication slot (old, inactive) keeps the dead rows of the last 200,000 transactions → if nobody reads it any more: SELECT pg_drop_replication_slot"},
-		{pgstore.Holder{Kind: pgstore.HolderSlot, Name: "cdc", State: "active", HoldsRows: true, Transactions: 200_000, CatalogOnly: true},
+		{pgadmin.Holder{Kind: pgadmin.HolderSlot, Name: "cdc", State: "active", HoldsRows: true, Transactions: 200_000, CatalogOnly: true},
 			"replication slot (cdc, active) keeps the dead rows of the server's own tables of the last 200,000 transactions → if nobody reads it any more: SELECT pg_drop_replication_slot"},
-		{pgstore.Holder{Kind: pgstore.HolderStandby, PID: 8, Name: "walreceiver", State: "streaming", HoldsRows: true, Transactions: 200_000},
+		{pgadmin.Holder{Kind: pgadmin.HolderStandby, PID: 8, Name: "walreceiver", State: "streaming", HoldsRows: true, Transactions: 200_000},
 			"standby 8 (walreceiver, streaming) keeps the dead rows of the last 200,000 transactions → look for long queries on it"},
 	} {
-		found := checkHolders([]pgstore.Holder{tt.holder}, usualPatience)
+		found := checkHolders([]pgadmin.Holder{tt.holder}, usualPatience)
 		if tt.want == "" {
 			if found[0].Severity != ops.OK {
 				t.Errorf("%+v is reported: %+v", tt.holder, found)
@@ -106,17 +106,17 @@ func TestCheckTables_Limits(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		check func(pgstore.Condition) finding
-		c     pgstore.Condition
+		check func(pgadmin.Condition) finding
+		c     pgadmin.Condition
 		want  ops.Severity
 	}{
-		{"nobody", checkLanes, pgstore.Condition{Lanes: 64, FreeLanes: 64}, ops.Warning},
-		{"lanes without owner", checkLanes, pgstore.Condition{Relays: 2, Lanes: 64, FreeLanes: 1}, ops.Warning},
-		{"every lane has one", checkLanes, pgstore.Condition{Relays: 2, Lanes: 64}, ops.OK},
-		{"shortly after midnight", checkDays, pgstore.Condition{DaysAhead: 9, DaysReady: 8}, ops.OK},
-		{"for two days nobody made room", checkDays, pgstore.Condition{DaysAhead: 9, DaysReady: 7}, ops.Warning},
-		{"dead rows", checkVacuum, pgstore.Condition{DeadRows: 100_000}, ops.OK},
-		{"many dead rows", checkVacuum, pgstore.Condition{DeadRows: 100_001}, ops.Warning},
+		{"nobody", checkLanes, pgadmin.Condition{Lanes: 64, FreeLanes: 64}, ops.Warning},
+		{"lanes without owner", checkLanes, pgadmin.Condition{Relays: 2, Lanes: 64, FreeLanes: 1}, ops.Warning},
+		{"every lane has one", checkLanes, pgadmin.Condition{Relays: 2, Lanes: 64}, ops.OK},
+		{"shortly after midnight", checkDays, pgadmin.Condition{DaysAhead: 9, DaysReady: 8}, ops.OK},
+		{"for two days nobody made room", checkDays, pgadmin.Condition{DaysAhead: 9, DaysReady: 7}, ops.Warning},
+		{"dead rows", checkVacuum, pgadmin.Condition{DeadRows: 100_000}, ops.OK},
+		{"many dead rows", checkVacuum, pgadmin.Condition{DeadRows: 100_001}, ops.Warning},
 	} {
 		if got := tt.check(tt.c); got.Severity != tt.want || (got.Advice == "") != (tt.want == ops.OK) {
 			t.Errorf("%s: %+v, want %s, with advice unless it is ok", tt.name, got, tt.want)

@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/discovery"
 	"github.com/waybill-go/waybill/inboxhttp"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/relay"
@@ -47,7 +48,7 @@ var parts = map[string]part{
 	},
 	"retry": {
 		func(c *config.Config) any { return relayConfig(c).Retry },
-		func(_ *testing.T, cfg any) (any, error) { return cfg.(waybill.RetryPolicy).WithDefaults() },
+		func(_ *testing.T, cfg any) (any, error) { return backoff.WithDefaults(cfg.(waybill.RetryPolicy)) },
 		nil,
 	},
 	"janitor": {
@@ -90,7 +91,7 @@ var parts = map[string]part{
 			return pgstore.Config{Schema: c.String("schema"), TablePrefix: c.String("table_prefix")}
 		},
 		func(_ *testing.T, cfg any) (any, error) { return pgstore.NewSQL(&sql.DB{}, cfg.(pgstore.Config)) },
-		[]string{"names"},
+		[]string{"engine", "names"},
 	},
 	"webhooks": {
 		func(c *config.Config) any { h, _ := webhooksConfig(c); return h },

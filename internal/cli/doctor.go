@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // finding is the result of one check, and its subject.
@@ -40,7 +40,7 @@ func failing(subject, found, advice string) finding {
 type examination struct {
 	cfg   *config.Config
 	store opener.StoreConfig
-	as    pgstore.Role // what the role must be able to do; "" if nobody says
+	as    pgadmin.Role // what the role must be able to do; "" if nobody says
 	probe bool         // whether something may be published
 	inbox inboxQuestion
 }
@@ -66,8 +66,8 @@ its memory is full. Of a session's statement it shows the beginning, up to the f
 sessions of other roles it needs pg_monitor.`,
 		Args: cobra.NoArgs,
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
-			e.as = pgstore.Role(as)
-			if as != "" && !slices.Contains(pgstore.Roles(), e.as) {
+			e.as = pgadmin.Role(as)
+			if as != "" && !slices.Contains(pgadmin.Roles(), e.as) {
 				return usagef("--as is %q; it is %s", as, roleNames())
 			}
 			return p.doctor(cmd, e)
@@ -81,7 +81,7 @@ sessions of other roles it needs pg_monitor.`,
 
 func roleNames() string {
 	var names []string
-	for _, role := range pgstore.Roles() {
+	for _, role := range pgadmin.Roles() {
 		names = append(names, string(role))
 	}
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 // adviceOnSetBack is the advice for when the store's clock was set back.
@@ -15,7 +15,7 @@ const adviceOnSetBack = "what the store had set a time for before waits until th
 // checkArchiveClock checks whether the newest published message has a time in the future by the store's clock, which
 // was then set back. Otherwise it returns nothing.
 func (t *tables) checkArchiveClock(ctx context.Context) []finding {
-	newest, err := t.store.OutboxMessages(ctx, outbox.Filter{Status: outbox.Published, Limit: 1})
+	newest, err := t.store.OutboxMessages(ctx, inspect.Filter{Status: inspect.Published, Limit: 1})
 	if err != nil {
 		return t.unread("clock", err)
 	}
@@ -30,10 +30,10 @@ func (t *tables) checkArchiveClock(ctx context.Context) []finding {
 }
 
 // checkPendingClock does the same for messages that wait for a relay.
-func checkPendingClock(stats []outbox.Stats) []finding {
+func checkPendingClock(stats []inspect.Stats) []finding {
 	var ahead time.Duration
 	for _, s := range stats {
-		if s.Status == outbox.Pending {
+		if s.Status == inspect.Pending {
 			ahead = max(ahead, -s.Oldest)
 		}
 	}

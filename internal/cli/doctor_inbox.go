@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/discovery"
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // inboxQuestion is how the programs that the doctor checks find their inbox service.
@@ -94,7 +94,7 @@ func judgeInbox(ctx context.Context, cfg discovery.Config, d discovery.Decision)
 		found += fmt.Sprintf(", %s of %d", d.Endpoint.Name, d.Accepted)
 	}
 	if err := askReady(ctx, d.Endpoint.URL); err != nil {
-		return failing(inboxSubject, found+" is not ready: "+waybill.ErrorText(err), "see the service's log, and what is between here and there")
+		return failing(inboxSubject, found+" is not ready: "+observe.ErrorText(err), "see the service's log, and what is between here and there")
 	}
 	return passing(inboxSubject, found+" is ready")
 }

@@ -6,15 +6,15 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // postgres is a store that knows more of its database than others.
 type postgres interface {
 	conditioned
 	Route(ctx context.Context) (opener.Route, error)
-	MissingRights(ctx context.Context, role pgstore.Role) ([]string, error)
-	MissingParts(ctx context.Context, version int) (pgstore.Parts, error)
+	MissingRights(ctx context.Context, role pgadmin.Role) ([]string, error)
+	MissingParts(ctx context.Context, version int) (pgadmin.Parts, error)
 }
 
 // checkRoute looks for a pooler between here and the server.
@@ -40,14 +40,14 @@ func checkRoute(ctx context.Context, pg postgres) []finding {
 
 // checkRights checks the rights of the role: everything for one job, if it is known which, or
 // else which jobs it has the rights for. It returns these jobs too.
-func checkRights(ctx context.Context, pg postgres, facts opener.Facts, as pgstore.Role) ([]finding, []pgstore.Role) {
+func checkRights(ctx context.Context, pg postgres, facts opener.Facts, as pgadmin.Role) ([]finding, []pgadmin.Role) {
 	const advice = "grant it the role that the script makes: waybill roles"
 	if facts.Superuser {
 		return []finding{noting("permissions", facts.User+" is a superuser", "programs need far less: waybill roles")}, nil
 	}
-	var fit []pgstore.Role
+	var fit []pgadmin.Role
 	var findings []finding
-	for _, role := range pgstore.Roles() {
+	for _, role := range pgadmin.Roles() {
 		missing, err := pg.MissingRights(ctx, role)
 		switch {
 		case err != nil:
@@ -67,7 +67,7 @@ func checkRights(ctx context.Context, pg postgres, facts opener.Facts, as pgstor
 	return findings, fit
 }
 
-func roleList(roles []pgstore.Role) string {
+func roleList(roles []pgadmin.Role) string {
 	names := make([]string, len(roles))
 	for i, role := range roles {
 		names[i] = string(role)

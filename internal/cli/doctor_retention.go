@@ -3,17 +3,18 @@ package cli
 import (
 	"context"
 
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/consumer/retention"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/config"
 )
 
 // retentionOf relates the configured retention to what the broker may redeliver. It returns false
 // if no broker is set, or it does not answer: then its bound is unknown. The policies of consumers
 // are in their own programs; the default is assumed.
-func retentionOf(ctx context.Context, cfg *config.Config) (consumer.Retention, bool) {
-	r := consumer.Retention{
+func retentionOf(ctx context.Context, cfg *config.Config) (retention.Plan, bool) {
+	r := retention.Plan{
 		Inbox: cfg.Duration("inbox.retention"), Relay: relayConfig(cfg).Retry,
-		Redelivery: consumer.Redelivery{Unbounded: true},
+		Redelivery: contract.Redelivery{Unbounded: true},
 	}
 	if cfg.String("broker") == "" {
 		return r, false
@@ -23,7 +24,7 @@ func retentionOf(ctx context.Context, cfg *config.Config) (consumer.Retention, b
 		return r, false
 	}
 	defer broker.Close()
-	r.Redelivery = consumer.RedeliveryOf(broker)
+	r.Redelivery = contract.RedeliveryOf(broker)
 	return r, true
 }
 
@@ -34,7 +35,7 @@ func checkRetention(ctx context.Context, cfg *config.Config) finding {
 
 // judgeRetention returns a note for a bound that cannot be known: that of a broker that keeps
 // messages for as long as their consumer is down.
-func judgeRetention(r consumer.Retention, known, allowShort bool) finding {
+func judgeRetention(r retention.Plan, known, allowShort bool) finding {
 	switch err := r.Check(); {
 	case err != nil && allowShort:
 		return warning("retention", r.String(), "inbox.allow_short_retention takes it; raise inbox.retention")

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // clockLimit is how much the store's clock may differ from ours.
@@ -54,11 +54,11 @@ func (e examination) checkStore(ctx context.Context) ([]finding, error) {
 }
 
 // jobs are those of --as; nil if the flag is not given.
-func (e examination) jobs() []pgstore.Role {
+func (e examination) jobs() []pgadmin.Role {
 	if e.as == "" {
 		return nil
 	}
-	return []pgstore.Role{e.as}
+	return []pgadmin.Role{e.as}
 }
 
 // checkFacts checks what the database reports about itself, read between two moments of our

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/saga"
-	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // tables is what the doctor checks in a store.
@@ -21,7 +21,7 @@ type tables struct {
 
 	// jobs are those of the current role; nil if they are not known, or if it may read
 	// everything.
-	jobs []pgstore.Role
+	jobs []pgadmin.Role
 
 	version int // of the schema, 0 if it is not known
 }
@@ -57,7 +57,7 @@ func (t tables) check(ctx context.Context) (findings []finding) {
 
 func (t tables) mayRead(names []string) bool {
 	allowed := func(name string) bool {
-		return slices.ContainsFunc(t.jobs, func(job pgstore.Role) bool { return opener.RoleReads(t.url, string(job), name) })
+		return slices.ContainsFunc(t.jobs, func(job pgadmin.Role) bool { return opener.RoleReads(t.url, string(job), name) })
 	}
 	return t.jobs == nil || !slices.ContainsFunc(names, func(name string) bool { return !allowed(name) })
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // patient is a database of its own that the doctor looks at.
@@ -156,13 +156,13 @@ func TestDoctor_Permissions(t *testing.T) {
 	}
 	p.sql(t, r.stdout)
 	t.Cleanup(func() {
-		for _, role := range pgstore.Roles() {
+		for _, role := range pgadmin.Roles() {
 			runSQL(t, p.url, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, prefix+string(role)))
 		}
 	})
 	as := func(role string) string { return withQuery(t, p.url, "role", prefix+role) }
 
-	for _, role := range pgstore.Roles() {
+	for _, role := range pgadmin.Roles() {
 		for _, args := range [][]string{{"--as", string(role)}, nil} {
 			findings, code := p.examine(t, as(string(role)), args...)
 			for _, f := range findings {

@@ -13,10 +13,10 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/guarantee"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // storeExplainer is a store that can describe, from the live database, what its commits survive.
@@ -78,7 +78,7 @@ func (p *program) explain(cmd *cobra.Command, topic string) error {
 // running is what a store knows about the processes that work on a topic.
 type running struct {
 	schema bool // there is a store; otherwise nothing is known
-	nodes  []relay.NodeState
+	nodes  []inspect.RelayState
 	groups []deadletter.Group // of the topic
 }
 
@@ -151,7 +151,7 @@ func brokersOf(cfg *config.Config, topic string) ([]namedBroker, error) {
 	}
 	var list []namedBroker
 	for _, r := range cfg.Routes() {
-		if slices.ContainsFunc(patterns(r.Topics), func(p relay.Pattern) bool { return p.Match(topic) }) {
+		if slices.ContainsFunc(patterns(r.Topics), func(p broker.Pattern) bool { return p.Match(topic) }) {
 			list = append(list, namedBroker{"broker " + r.Name, brokerAt(cfg, r.Broker, hooks)})
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/guarantee"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // explainOn runs explain on a store and a broker.
@@ -134,8 +134,8 @@ func TestRunning(t *testing.T) {
 	}{
 		{"no schema", running{}, "none → waybill migrate", "none seen"},
 		{"nothing", running{schema: true}, "none → waybill relay", "none seen"},
-		{"dead, and no owner", running{schema: true, nodes: []relay.NodeState{{}, {Node: "a"}}}, "none → waybill relay", "none seen"},
-		{"two", running{schema: true, nodes: []relay.NodeState{{Node: "a", Alive: true}, {Node: "b", Alive: true}}, groups: []deadletter.Group{letter, letter}}, "a, b", "billing"},
+		{"dead, and no owner", running{schema: true, nodes: []inspect.RelayState{{}, {Node: "a"}}}, "none → waybill relay", "none seen"},
+		{"two", running{schema: true, nodes: []inspect.RelayState{{Node: "a", Alive: true}, {Node: "b", Alive: true}}, groups: []deadletter.Group{letter, letter}}, "a, b", "billing"},
 	} {
 		for i, f := range append(tt.seen.relays(), tt.seen.consumers()...) {
 			if got, want := f.Value+advice(f), []string{tt.relays, tt.consumers}[i]; got != want {

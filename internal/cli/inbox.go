@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/ops"
 )
@@ -85,7 +85,7 @@ func (p *program) inboxShow(ctx context.Context, store opener.Store, ids []strin
 			return errors.New("no message matches; what was published is known as long as it is kept")
 		}
 	}
-	states := []inbox.State{}
+	states := []inspect.InboxState{}
 	for _, id := range ids {
 		list, err := store.InboxStates(ctx, id, consumer)
 		if err != nil {
@@ -119,7 +119,7 @@ func (p *program) inboxShow(ctx context.Context, store opener.Store, ids []strin
 	return nil
 }
 
-func inboxColumns(s inbox.State) []string {
+func inboxColumns(s inspect.InboxState) []string {
 	state, at, attempts := "failed so far", "", ops.Count(s.Attempts)
 	switch {
 	case s.ProcessedAt != nil:

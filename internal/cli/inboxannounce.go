@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/discovery"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // announceFlags configure the announcement of an inbox service.
@@ -97,7 +97,7 @@ func (a *announcing) start(ctx context.Context) {
 	ctx, a.cancel = context.WithCancel(ctx)
 	a.running.Go(func() {
 		if err := a.announcer.Run(ctx); err != nil {
-			a.logger.Error("inbox service is not announced", "error", waybill.ErrorText(err))
+			a.logger.Error("inbox service is not announced", "error", observe.ErrorText(err))
 		}
 	})
 }

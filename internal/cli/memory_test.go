@@ -119,7 +119,7 @@ func (m *memory) process(t *testing.T, consumer string, msg waybill.Message) {
 func (m *memory) attempt(t *testing.T, consumer, id string, count int, errText string) {
 	t.Helper()
 	msg := waybill.Message{ID: id, Topic: "orders", Type: "order.placed", Source: "shop"}
-	err := m.SaveAttempt(t.Context(), inbox.KeyOf(consumer, &msg), inbox.FailedAttempt{Count: count, Wait: time.Minute, Node: "shipping-1", Error: errText})
+	err := m.SaveAttempt(t.Context(), inbox.KeyOf(consumer, &msg), contract.FailedAttempt{Count: count, Wait: time.Minute, Node: "shipping-1", Error: errText})
 	if err != nil {
 		t.Fatal(err)
 	}

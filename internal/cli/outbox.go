@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 func (p *program) outboxCommand() *cobra.Command {
@@ -43,7 +43,7 @@ what about that.`,
 }
 
 func (p *program) outboxListCommand() *cobra.Command {
-	var f outbox.Filter
+	var f inspect.Filter
 	var olderThan, status string
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -60,7 +60,7 @@ with another --status. Published ones come with the latest first.`,
 	flags.StringVar(&f.MessageID, "id", "", "only the message with this `id`")
 	flags.StringVar(&f.Text, "text", "", "only messages with this text in id, key or correlation id")
 	flags.StringVar(&olderThan, "older-than", "0s", "only messages enqueued longer ago than this `duration`")
-	return p.lister(cmd, limit{&f.Limit, outbox.DefaultLimit, "messages"}, func(ctx context.Context, store opener.Store) error {
+	return p.lister(cmd, limit{&f.Limit, inspect.DefaultLimit, "messages"}, func(ctx context.Context, store opener.Store) error {
 		return p.outboxList(ctx, store, f)
 	}, func() (err error) {
 		if f.Status, err = readStatus(status); err != nil {
@@ -73,14 +73,14 @@ with another --status. Published ones come with the latest first.`,
 	})
 }
 
-var statusWords = strings.ToLower(ops.Words(outbox.Statuses()))
+var statusWords = strings.ToLower(ops.Words(inspect.Statuses()))
 
 // readStatus parses a status in any case.
-func readStatus(text string) (outbox.Status, error) {
+func readStatus(text string) (inspect.Status, error) {
 	if text == "" {
 		return "", nil
 	}
-	for _, s := range outbox.Statuses() {
+	for _, s := range inspect.Statuses() {
 		if strings.EqualFold(text, string(s)) {
 			return s, nil
 		}
@@ -88,7 +88,7 @@ func readStatus(text string) (outbox.Status, error) {
 	return "", usagef("--status is %q; it is one of %s", text, statusWords)
 }
 
-func (p *program) outboxList(ctx context.Context, store opener.Store, f outbox.Filter) error {
+func (p *program) outboxList(ctx context.Context, store opener.Store, f inspect.Filter) error {
 	states, err := store.OutboxMessages(ctx, f)
 	if err != nil {
 		return err
@@ -102,9 +102,9 @@ func (p *program) outboxList(ctx context.Context, store opener.Store, f outbox.F
 	return nil
 }
 
-var messageListing = listing[outbox.State]{
+var messageListing = listing[inspect.MessageState]{
 	[]string{"ID", "STATUS", "TOPIC", "DESTINATION", "KEY", "ENQUEUED", "DUE/PUBLISHED", "ATTEMPTS", "ERROR"},
-	func(s outbox.State) []string {
+	func(s inspect.MessageState) []string {
 		moves := s.DueAt
 		if s.PublishedAt != nil {
 			moves = s.PublishedAt
@@ -124,11 +124,11 @@ func (p *program) outboxStats(cmd *cobra.Command, store opener.Store, _ []string
 	return err
 }
 
-var statsListing = listing[outbox.Stats]{
+var statsListing = listing[inspect.Stats]{
 	[]string{"TOPIC", "STATUS", "CONSUMER", "COUNT", "OLDEST"},
-	func(s outbox.Stats) []string {
+	func(s inspect.Stats) []string {
 		oldest := ops.Age(s.Oldest)
-		if s.Status == outbox.Scheduled && s.Oldest < 0 {
+		if s.Status == inspect.Scheduled && s.Oldest < 0 {
 			oldest = "due in " + ops.Age(-s.Oldest)
 		}
 		return []string{s.Topic, string(s.Status), s.Consumer, ops.Count(s.Count), oldest}

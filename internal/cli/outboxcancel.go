@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/outbox"
 )
@@ -75,14 +76,14 @@ func (p *program) outboxCancel(ctx context.Context, store opener.Store, id outbo
 
 // cancellable returns the identity of the one message among states, of which the id and perhaps source
 // and tenant are given, that is not published yet.
-func cancellable(states []outbox.State, given outbox.Identity) (outbox.Identity, error) {
+func cancellable(states []inspect.MessageState, given outbox.Identity) (outbox.Identity, error) {
 	var found []outbox.Identity
 	var elsewhere []string
 	for _, s := range states {
 		id := outbox.Identity{Source: s.Source, Tenant: s.Tenant, ID: s.ID}
 		switch {
 		case given.Source != "" && given.Source != s.Source, given.Tenant != "" && given.Tenant != s.Tenant:
-		case s.Status != outbox.Pending && s.Status != outbox.Waiting && s.Status != outbox.Scheduled:
+		case s.Status != inspect.Pending && s.Status != inspect.Waiting && s.Status != inspect.Scheduled:
 			elsewhere = append(elsewhere, string(s.Status))
 		case !slices.Contains(found, id):
 			found = append(found, id)

@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/relay/record"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/service"
 )
@@ -74,7 +75,7 @@ func (p *program) relay(cmd *cobra.Command) error {
 		return err
 	}
 	relaySettings := relayConfig(cfg)
-	stopRecording, err := record(cfg, &relaySettings, logger)
+	stopRecording, err := startRecording(cfg, &relaySettings, logger)
 	if err != nil {
 		return err
 	}
@@ -114,13 +115,13 @@ func (p *program) relay(cmd *cobra.Command) error {
 	return p.printOutcomes(count)
 }
 
-// record records a relay, if the configuration names a file.
-func record(cfg *config.Config, to *relay.Config, logger *slog.Logger) (stop func(), err error) {
+// startRecording records a relay, if the configuration names a file.
+func startRecording(cfg *config.Config, to *relay.Config, logger *slog.Logger) (stop func(), err error) {
 	path := cfg.String("relay.record")
 	if path == "" {
 		return func() {}, nil
 	}
-	to.Recorder, err = relay.OpenRecorder(path, relay.RecorderConfig{Size: int64(cfg.Int("relay.record_size")) << 20, PlainKeys: cfg.Bool("relay.record_keys")})
+	to.Recorder, err = record.Open(path, record.Config{Size: int64(cfg.Int("relay.record_size")) << 20, PlainKeys: cfg.Bool("relay.record_keys")})
 	if err != nil {
 		return nil, err
 	}

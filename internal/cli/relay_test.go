@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 func natsURL() string {
@@ -66,7 +66,7 @@ func published(t *testing.T, cfg opener.StoreConfig) {
 		}
 		left := false
 		for _, s := range stats {
-			left = left || s.Consumer == "" && s.Status != outbox.Published
+			left = left || s.Consumer == "" && s.Status != inspect.Published
 		}
 		if !left {
 			return

@@ -7,10 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func (p *program) relayStatusCommand() *cobra.Command {
@@ -26,8 +25,8 @@ func (p *program) relayStatusCommand() *cobra.Command {
 
 // relayStatus is the JSON output.
 type relayStatus struct {
-	Relays  []relay.NodeState `json:"relays"`
-	Backlog []outbox.Stats    `json:"backlog"` // Pending and Waiting
+	Relays  []inspect.RelayState `json:"relays"`
+	Backlog []inspect.Stats      `json:"backlog"` // Pending and Waiting
 }
 
 func (p *program) relayStatus(ctx context.Context, store opener.Store) (err error) {
@@ -56,9 +55,9 @@ func (p *program) relayStatus(ctx context.Context, store opener.Store) (err erro
 
 const shownRanges = 40 // characters
 
-var relayListing = listing[relay.NodeState]{
+var relayListing = listing[inspect.RelayState]{
 	[]string{"RELAY", "STATE", "LANES", "WHICH", "SINCE", "STARTED", "LEASE UNTIL"},
-	func(n relay.NodeState) []string {
+	func(n inspect.RelayState) []string {
 		return []string{
 			cmp.Or(n.Node, "-"), ops.RelayState(&n), ops.Count(len(n.Lanes)), ops.Short(ops.Ranges(n.Lanes), shownRanges),
 			ops.Moment(&n.Since), ops.Moment(&n.StartedAt), ops.Moment(&n.ExpiresAt),

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/httpbroker"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/broker/natsbroker"
@@ -160,10 +161,10 @@ func secrets(texts []string) []httpbroker.Secret {
 	return list
 }
 
-func patterns(texts []string) []relay.Pattern {
-	var list []relay.Pattern
+func patterns(texts []string) []broker.Pattern {
+	var list []broker.Pattern
 	for _, t := range texts {
-		list = append(list, relay.Pattern(t))
+		list = append(list, broker.Pattern(t))
 	}
 	return list
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/guarantee"
 )
 
@@ -106,7 +107,7 @@ func TestASBBroker_Lag(t *testing.T) {
 	}
 	lag := func() int64 {
 		t.Helper()
-		got, err := b.Subscriber(s).(consumer.Lagger).Lag(t.Context())
+		got, err := b.Subscriber(s).(contract.Lagger).Lag(t.Context())
 		must(t, err)
 		return got.Messages
 	}
@@ -122,7 +123,7 @@ func TestASBBroker_Lag(t *testing.T) {
 		}
 	}
 	a.fake.Close()
-	if _, err := b.Subscriber(s).(consumer.Lagger).Lag(t.Context()); !waybill.IsUnavailable(err) {
+	if _, err := b.Subscriber(s).(contract.Lagger).Lag(t.Context()); !waybill.IsUnavailable(err) {
 		t.Errorf("Lag() = %v of a service that is gone, want unavailable", err)
 	}
 }

@@ -84,7 +84,7 @@ func TestASBBroker_CutBeforeConfirm(t *testing.T) {
 	a, b, s := asbSubscribed(t, asbbroker.Config{})
 	a.fake.CutBeforeConfirm()
 	err := asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte("1")})
-	if !waybill.IsUnavailable(err) || !errors.Is(err, waybill.ErrConnectionLost) {
+	if !waybill.IsUnavailable(err) || !errors.Is(err, contract.ErrConnectionLost) {
 		t.Errorf("Send() = %v of kind %v, want an unavailable ErrConnectionLost", err, waybill.KindOf(err))
 	}
 	if err := asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte("2")}); err != nil {

@@ -233,7 +233,7 @@ func TestKafkaPublisher_NothingOvertakes(t *testing.T) {
 	proxy.Stall(false)
 	third := b.Publisher().Send(long, kafkaMessages("t", 2, oneKey))
 	for _, err := range slices.Concat(second(), third()) {
-		if !waybill.IsUnavailable(err) || !errors.Is(err, waybill.ErrConnectionLost) {
+		if !waybill.IsUnavailable(err) || !errors.Is(err, contract.ErrConnectionLost) {
 			t.Errorf("batch behind the first: %v, want unavailable, connection lost", err)
 		}
 	}

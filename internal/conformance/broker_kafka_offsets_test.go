@@ -22,7 +22,7 @@ import (
 )
 
 // kafkaSubscribeAt is kafkaSubscribe from where take says.
-func kafkaSubscribeAt(t *testing.T, b *kafkabroker.Broker, take func(context.Context, contract.PartitionClaim) (inbox.Progress, error)) *kafkaGroup {
+func kafkaSubscribeAt(t *testing.T, b *kafkabroker.Broker, take func(context.Context, contract.PartitionClaim) (contract.Progress, error)) *kafkaGroup {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &kafkaGroup{t: t, got: make(chan contract.Delivery, 10_000)}
@@ -40,9 +40,9 @@ func kafkaSubscribeAt(t *testing.T, b *kafkabroker.Broker, take func(context.Con
 }
 
 // from takes partitions over at an offset.
-func from(next int64) func(context.Context, contract.PartitionClaim) (inbox.Progress, error) {
-	return func(_ context.Context, c contract.PartitionClaim) (inbox.Progress, error) {
-		return inbox.Progress{Next: next, Holder: c.Holder}, nil
+func from(next int64) func(context.Context, contract.PartitionClaim) (contract.Progress, error) {
+	return func(_ context.Context, c contract.PartitionClaim) (contract.Progress, error) {
+		return contract.Progress{Next: next, Holder: c.Holder}, nil
 	}
 }
 
@@ -86,13 +86,13 @@ func TestKafkaSubscribeAt_Begins(t *testing.T) {
 	b := kafkaOpen(t, cfg)
 	kafkaSend(t, b, kafkaMessages("t", 4, oneKey))
 	claims := make(chan contract.PartitionClaim, 10)
-	noting := func(next int64) func(context.Context, contract.PartitionClaim) (inbox.Progress, error) {
-		return func(ctx context.Context, c contract.PartitionClaim) (inbox.Progress, error) {
+	noting := func(next int64) func(context.Context, contract.PartitionClaim) (contract.Progress, error) {
+		return func(ctx context.Context, c contract.PartitionClaim) (contract.Progress, error) {
 			if is, err := c.Current(ctx); !is || err != nil {
 				t.Errorf("Current() = %v, %v of the group's member", is, err)
 			}
 			claims <- c
-			return inbox.Progress{Next: next, RecordedBelow: 3, Holder: c.Holder}, nil
+			return contract.Progress{Next: next, RecordedBelow: 3, Holder: c.Holder}, nil
 		}
 	}
 	first := kafkaSubscribeAt(t, b, noting(1))
@@ -124,17 +124,17 @@ func TestKafkaSubscribeAt_TakeFails(t *testing.T) {
 	t.Parallel()
 	b := kafkaOpen(t, kafkaConfig(kafkaURL(t)))
 	kafkaSend(t, b, kafkaMessages("t", 1, oneKey))
-	errs := []error{waybill.UnavailableError(errors.New("database away")), waybill.ConflictError(inbox.ErrFenced)}
+	errs := []error{waybill.UnavailableError(errors.New("database away")), waybill.ConflictError(contract.ErrFenced)}
 	var mu sync.Mutex
-	g := kafkaSubscribeAt(t, b, func(_ context.Context, c contract.PartitionClaim) (inbox.Progress, error) {
+	g := kafkaSubscribeAt(t, b, func(_ context.Context, c contract.PartitionClaim) (contract.Progress, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(errs) == 0 {
-			return inbox.Progress{Holder: c.Holder}, nil
+			return contract.Progress{Holder: c.Holder}, nil
 		}
 		err := errs[0]
 		errs = errs[1:]
-		return inbox.Progress{}, err
+		return contract.Progress{}, err
 	})
 	g.expect("1")
 	if err := g.stop(); err != nil {
@@ -144,8 +144,8 @@ func TestKafkaSubscribeAt_TakeFails(t *testing.T) {
 	ended := make(chan error, 1)
 	sub := b.Subscriber(consumer.Subscription{Group: "g-t", Topics: []string{"t"}}).(contract.OffsetSubscriber)
 	go func() {
-		ended <- sub.SubscribeAt(t.Context(), 1, func(context.Context, contract.PartitionClaim) (inbox.Progress, error) {
-			return inbox.Progress{}, lost
+		ended <- sub.SubscribeAt(t.Context(), 1, func(context.Context, contract.PartitionClaim) (contract.Progress, error) {
+			return contract.Progress{}, lost
 		}, func(contract.PlacedDelivery) {})
 	}()
 	select {
@@ -170,7 +170,7 @@ type offsetConsumer struct {
 // run starts it. stop waits for its end.
 func (o offsetConsumer) run() (stop func()) {
 	o.t.Helper()
-	c, err := consumer.New(o.b, consumer.Subscription{Group: "g-t", Topics: []string{"t"}}, inbox.Inbox[*memstore.Tx](o.store),
+	c, err := consumer.New(o.b, consumer.Subscription{Group: "g-t", Topics: []string{"t"}}, contract.Inbox[*memstore.Tx](o.store),
 		func(_ context.Context, tx *memstore.Tx, m *waybill.Message) error {
 			effect := "effect " + string(m.Payload)
 			n, _ := tx.Get(effect).(int)
@@ -203,7 +203,7 @@ func (o offsetConsumer) effects(payload string) int {
 
 // waitNext waits until the progress of partition 0 is at an offset, taken by somebody else than
 // last, and returns it.
-func (o offsetConsumer) waitNext(topic string, next int64, last inbox.Holder) inbox.Progress {
+func (o offsetConsumer) waitNext(topic string, next int64, last inbox.Holder) contract.Progress {
 	o.t.Helper()
 	for end := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
 		p, _, err := o.store.ReadProgress(context.Background(), inbox.Partition{Group: "g-t", Topic: topic})
@@ -225,7 +225,7 @@ func TestKafkaOffsets_GroupRemoved(t *testing.T) {
 	o := offsetConsumer{t: t, store: memstore.New(), b: kafkaOpen(t, cfg), mode: consumer.OffsetsBesideInbox}
 	topic := cfg.TopicPrefix + "t"
 	kafkaSend(t, o.b, kafkaMessages("t", 3, oneKey))
-	var before inbox.Progress
+	var before contract.Progress
 	for range 3 { // each start is a generation
 		stop := o.run()
 		before = o.waitNext(topic, 3, before.Holder)
@@ -262,7 +262,7 @@ func TestKafkaOffsets_TopicMadeAgain(t *testing.T) {
 	other := kafkaOpen(t, cfg)
 	kafkaSend(t, other, kafkaMessages("t", 1, oneKey))
 	sub := consumer.Subscription{Group: "g-t", Topics: []string{"t"}}
-	c, err := consumer.New(other, sub, inbox.Inbox[*memstore.Tx](o.store), func(context.Context, *memstore.Tx, *waybill.Message) error {
+	c, err := consumer.New(other, sub, contract.Inbox[*memstore.Tx](o.store), func(context.Context, *memstore.Tx, *waybill.Message) error {
 		t.Error("the handler ran")
 		return nil
 	}, consumer.Config{Offsets: o.mode})
@@ -354,9 +354,9 @@ func TestKafkaOffsets_CommittedBeyond(t *testing.T) {
 		must(t, producer.EndTransaction(t.Context(), end))
 	}
 	claims := make(chan contract.PartitionClaim, 1)
-	g := kafkaSubscribeAt(t, b, func(_ context.Context, c contract.PartitionClaim) (inbox.Progress, error) {
+	g := kafkaSubscribeAt(t, b, func(_ context.Context, c contract.PartitionClaim) (contract.Progress, error) {
 		claims <- c
-		return inbox.Progress{Next: 7, Holder: c.Holder}, nil
+		return contract.Progress{Next: 7, Holder: c.Holder}, nil
 	})
 	claim := <-claims
 	has := func(from, to int64, want bool) {

@@ -194,7 +194,7 @@ func TestKafkaTransaction_NothingOvertakes(t *testing.T) {
 	}
 	proxy.StallReplies(false)
 	for _, err := range two() {
-		if !waybill.IsUnavailable(err) || !errors.Is(err, waybill.ErrConnectionLost) {
+		if !waybill.IsUnavailable(err) || !errors.Is(err, contract.ErrConnectionLost) {
 			t.Errorf("batch behind the first: %v, want unavailable, connection lost", err)
 		}
 	}

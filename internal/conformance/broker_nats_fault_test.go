@@ -123,7 +123,7 @@ func TestNATSBroker_ServerKilled(t *testing.T) {
 	wait := natsSend(t, b, patience, false, batch)
 	child.kill()
 	natsWantAll(t, wait(), len(batch), "unavailable, connection lost", func(err error) bool {
-		return waybill.IsUnavailable(err) && errors.Is(err, waybill.ErrConnectionLost)
+		return waybill.IsUnavailable(err) && errors.Is(err, contract.ErrConnectionLost)
 	})
 	natsWantAll(t, natsSend(t, b, patience, true, batch)(), len(batch), "unavailable, before the deadline", func(err error) bool {
 		return waybill.IsUnavailable(err) && !errors.Is(err, context.DeadlineExceeded)

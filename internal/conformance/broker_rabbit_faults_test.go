@@ -164,11 +164,11 @@ func (f *rabbitFault) all(what string, results []error, ok func(error) bool) {
 func accepted(err error) bool { return err == nil }
 
 func connectionLost(err error) bool {
-	return waybill.IsUnavailable(err) && errors.Is(err, waybill.ErrConnectionLost)
+	return waybill.IsUnavailable(err) && errors.Is(err, contract.ErrConnectionLost)
 }
 
 func unconfirmed(err error) bool {
-	return waybill.IsUnavailable(err) && !errors.Is(err, waybill.ErrConnectionLost)
+	return waybill.IsUnavailable(err) && !errors.Is(err, contract.ErrConnectionLost)
 }
 
 func unroutable(err error) bool {

@@ -13,7 +13,6 @@ import (
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/store/memstore"
 )
 
@@ -208,7 +207,7 @@ func TestRabbitSingleActive_HeldUp(t *testing.T) {
 	}
 	store := memstore.New()
 	start := func() {
-		c, err := consumer.New(f.broker, s, inbox.Inbox[*memstore.Tx](store), handler, consumer.Config{
+		c, err := consumer.New(f.broker, s, contract.Inbox[*memstore.Tx](store), handler, consumer.Config{
 			Order: consumer.OrderByKey, Concurrency: 2, Prefetch: 4,
 			Retry: waybill.RetryPolicy{BaseDelay: 10 * time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxRetries: 10 * tries},
 		})

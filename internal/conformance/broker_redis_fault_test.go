@@ -162,7 +162,7 @@ func TestRedisBroker_CutBeforeConfirmation(t *testing.T) {
 	proxy.Refuse(true)
 	proxy.Cut()
 	proxy.StallReplies(false)
-	lost := func(err error) bool { return waybill.IsUnavailable(err) && errors.Is(err, waybill.ErrConnectionLost) }
+	lost := func(err error) bool { return waybill.IsUnavailable(err) && errors.Is(err, contract.ErrConnectionLost) }
 	redisWantAll(t, waitSecond(), "unavailable, connection lost", lost)
 	redisWantAll(t, redisSend(t, b, patience, second)(), "connection lost, while the sender of the first batch does not know", lost)
 	redisWantAll(t, wait(), "unavailable, connection lost", lost)

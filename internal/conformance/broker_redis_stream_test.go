@@ -71,7 +71,7 @@ func TestRedisBroker_TrimKeepsWhatIsNeeded(t *testing.T) {
 	gotSlow, _ = redisSubscribe(t, b, slow)
 	redisExpect(t, gotSlow, append(redisTexts(6, 50), "2")...)
 	waitFor(t, "the stream to be empty", func() bool { return length("t") == 0 })
-	if lag, err := b.Subscriber(slow).(consumer.Lagger).Lag(t.Context()); err != nil || lag.Messages != 0 {
+	if lag, err := b.Subscriber(slow).(contract.Lagger).Lag(t.Context()); err != nil || lag.Messages != 0 {
 		t.Errorf("Lag() = %+v, %v after the trim, want 0", lag, err)
 	}
 }
@@ -310,7 +310,7 @@ func TestRedisBroker_LeastRights(t *testing.T) {
 		n, err := server.client().XLen(t.Context(), "waybill:{topic:t}").Result()
 		return err == nil && n == 0
 	})
-	_, err := b.Subscriber(s).(consumer.Lagger).Lag(t.Context())
+	_, err := b.Subscriber(s).(contract.Lagger).Lag(t.Context())
 	must(t, err)
 
 	must(t, server.client().Do(t.Context(), "ACL", "SETUSER", "app", "-xadd").Err())
@@ -326,7 +326,7 @@ func TestRedisBroker_OpenUnreachable(t *testing.T) {
 			t.Fatalf("Open(%s) = %v", url, err)
 		}
 		defer b.Close()
-		if err := b.Ping(t.Context()); !waybill.IsUnavailable(err) || errors.Is(err, waybill.ErrConnectionLost) || strings.Contains(err.Error(), "S3CR") {
+		if err := b.Ping(t.Context()); !waybill.IsUnavailable(err) || errors.Is(err, contract.ErrConnectionLost) || strings.Contains(err.Error(), "S3CR") {
 			t.Errorf("Ping() = %v at %s, want unavailable", err, url)
 		}
 		if text := log.String(); !strings.Contains(text, "127.0.0.1:1") || strings.Contains(text, "S3CR") {

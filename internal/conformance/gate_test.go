@@ -10,13 +10,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/store/pgstore"
 	"github.com/waybill-go/waybill/store/sqlitestore"
 )
 
 // gateGivesUp has calls about a message meet a transaction that handles it and does not end.
-func gateGivesUp[Tx any](t *testing.T, s inbox.Inbox[Tx], rec inbox.Record) {
+func gateGivesUp[Tx any](t *testing.T, s contract.Inbox[Tx], rec inbox.Record) {
 	t.Helper()
 	handler := func(context.Context, Tx) error {
 		return errors.New("the handler of a message ran that another transaction handles")
@@ -38,7 +39,7 @@ func gateGivesUp[Tx any](t *testing.T, s inbox.Inbox[Tx], rec inbox.Record) {
 }
 
 // heldOf returns the record of a message of which an attempt is noted.
-func heldOf[Tx any](t *testing.T, s inbox.Inbox[Tx]) inbox.Record {
+func heldOf[Tx any](t *testing.T, s contract.Inbox[Tx]) inbox.Record {
 	t.Helper()
 	rec := recordOf("held")
 	must(t, s.SaveStarts(t.Context(), rec.Key, 1))
@@ -47,7 +48,7 @@ func heldOf[Tx any](t *testing.T, s inbox.Inbox[Tx]) inbox.Record {
 }
 
 // holding runs fn while the handler of rec runs.
-func holding[Tx any](t *testing.T, s inbox.Inbox[Tx], rec inbox.Record, fn func()) {
+func holding[Tx any](t *testing.T, s contract.Inbox[Tx], rec inbox.Record, fn func()) {
 	t.Helper()
 	_, err := s.ProcessOnce(t.Context(), rec, func(context.Context, Tx) error { fn(); return nil })
 	must(t, err)

@@ -24,8 +24,8 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -37,7 +37,7 @@ type hostile struct {
 	*testing.T
 	store interface {
 		contract.Source
-		outbox.Inspector
+		inspect.Outbox
 		DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
 	}
 	writer, owner *sql.DB

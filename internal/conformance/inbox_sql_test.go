@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -19,7 +20,7 @@ import (
 type inboxSQL struct {
 	*testing.T
 	db    *sql.DB
-	store inbox.Inbox[*sql.Tx]
+	store contract.Inbox[*sql.Tx]
 	ask   func(tx *sql.Tx, args ...any) (string, error) // takes consumer, id, type, source, tenant, idempotency key and hash
 	waits func()                                        // returns when a statement waits for a lock; nil where it fails at once
 }
@@ -261,7 +262,7 @@ func (s *inboxSQL) atOnceWithGo() {
 	<-ended
 }
 
-// aliases holds that versions of a type have one key, as [waybill.SplitType] reads them.
+// aliases holds that versions of a type have one key, as [waybill.Message.Alias] reads them.
 func (s *inboxSQL) aliases() {
 	for i, typ := range []string{
 		"order", "order@v2", "order@v1", "order@v0", "order@v02", "order@v007", "order@v00", "order@v", "order@v10", "@v2", "a@v2@v3", "a@v2@vx",

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
@@ -218,7 +219,7 @@ func (r *mysqlRoles) consume() {
 	key := inbox.Key{Tenant: "t", Consumer: "c", Source: "s", Message: "m1"}
 	must(r.T, s.SaveStarts(r.ctx, key, 1))
 	must(r.T, s.SaveStarts(r.ctx, key, 0))
-	must(r.T, s.SaveAttempt(r.ctx, key, inbox.FailedAttempt{Count: 1, Error: "no"}))
+	must(r.T, s.SaveAttempt(r.ctx, key, contract.FailedAttempt{Count: 1, Error: "no"}))
 	_, err := s.FailedAttempts(r.ctx, key)
 	must(r.T, err)
 	for range 2 {
@@ -247,8 +248,8 @@ func (r *mysqlRoles) consume() {
 	_, err = s.PurgeLeases(r.ctx, inbox.DefaultRetention, 10)
 	must(r.T, err)
 	at := &inbox.Position{Partition: inbox.Partition{Group: "g", Topic: "orders"}}
-	for _, was := range []*inbox.Progress{nil, {}} {
-		_, err = s.TakePartition(r.ctx, at.Partition, was, inbox.Progress{})
+	for _, was := range []*contract.Progress{nil, {}} {
+		_, err = s.TakePartition(r.ctx, at.Partition, was, contract.Progress{})
 		must(r.T, err)
 	}
 	key.Message = "m2"
@@ -361,9 +362,9 @@ func (r *mysqlRoles) cancel() {
 		return outbox.Batch{Messages: []waybill.Message{m}}, nil
 	})
 	must(r.T, err)
-	left, err := r.operator.OutboxMessages(r.ctx, outbox.Filter{})
+	left, err := r.operator.OutboxMessages(r.ctx, inspect.Filter{})
 	must(r.T, err)
-	seen := make(map[outbox.Status]bool)
+	seen := make(map[inspect.Status]bool)
 	for _, s := range left {
 		id := outbox.Identity{Source: s.Source, Tenant: s.Tenant, ID: s.ID}
 		for role, other := range map[string]*mysqlStore{"writer": r.writer, "scheduler": r.scheduler, "consumer": r.consumer, "reader": r.reader, "api": r.api, "inbox": r.inbox} {
@@ -375,7 +376,7 @@ func (r *mysqlRoles) cancel() {
 		must(r.T, err)
 		seen[s.Status] = seen[s.Status] || done.Removed > 0
 	}
-	if !seen[outbox.Pending] || !seen[outbox.Waiting] || !seen[outbox.Scheduled] {
+	if !seen[inspect.Pending] || !seen[inspect.Waiting] || !seen[inspect.Scheduled] {
 		r.Errorf("cancelled what was %v, want some of each status", seen)
 	}
 }
@@ -389,7 +390,7 @@ func (r *mysqlRoles) look() {
 		"AuditLog":         func() error { _, err := s.AuditLog(r.ctx, deadletter.AuditFilter{}); return err },
 		"Replays":          func() error { _, err := s.Replays(r.ctx, 10); return err },
 		"MessageStates":    func() error { _, err := s.MessageStates(r.ctx, "published"); return err },
-		"OutboxMessages":   func() error { _, err := s.OutboxMessages(r.ctx, outbox.Filter{}); return err },
+		"OutboxMessages":   func() error { _, err := s.OutboxMessages(r.ctx, inspect.Filter{}); return err },
 		"OutboxStats":      func() error { _, err := s.OutboxStats(r.ctx); return err },
 		"RelayStates":      func() error { _, err := s.RelayStates(r.ctx); return err },
 		"InboxStates":      func() error { _, err := s.InboxStates(r.ctx, "m1", ""); return err },

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/store/pgstore"
 	"github.com/waybill-go/waybill/store/storetest"
@@ -50,8 +51,8 @@ func TestPostgresInboxBytes(t *testing.T) {
 			cfg := p.schema(t)
 			store, err := pgstore.New(p.pool, cfg)
 			must(t, err)
-			for range n / inbox.MaxBatch {
-				recs := make([]inbox.Record, inbox.MaxBatch)
+			for range n / contract.MaxBatch {
+				recs := make([]inbox.Record, contract.MaxBatch)
 				for i := range recs {
 					m := waybill.Message{ID: tc.id(), Type: "order.created@v1", Topic: "orders", Source: "shop", Payload: []byte(`{}`)}
 					recs[i] = inbox.RecordOf("billing", &m)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // TestHolders shows each kind on a server of its own, because each would hold up the vacuum
@@ -25,23 +26,23 @@ func TestHolders(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		begin func(t *testing.T) (end func())
-		want  pgstore.Holder // without PID, Age and Transactions
+		want  pgadmin.Holder // without PID, Age and Transactions
 	}{
 		{"an open transaction that has enqueued", func(t *testing.T) func() {
 			return h.session(t, "", `INSERT INTO waybill.outbox (topic, payload) VALUES ('t', 'S3CR3T')`)
-		}, pgstore.Holder{Kind: pgstore.HolderSession, State: "idle in transaction", HoldsRows: true, Enqueued: true, Query: "INSERT INTO waybill.outbox (topic, payload) VALUES (…"}},
+		}, pgadmin.Holder{Kind: pgadmin.HolderSession, State: "idle in transaction", HoldsRows: true, Enqueued: true, Query: "INSERT INTO waybill.outbox (topic, payload) VALUES (…"}},
 		{"an open snapshot", func(t *testing.T) func() {
 			return h.session(t, "ISOLATION LEVEL REPEATABLE READ", `SELECT count(*) FROM waybill.outbox`)
-		}, pgstore.Holder{Kind: pgstore.HolderSession, State: "idle in transaction", HoldsRows: true, Query: "SELECT count(*) FROM waybill.outbox"}},
+		}, pgadmin.Holder{Kind: pgadmin.HolderSession, State: "idle in transaction", HoldsRows: true, Query: "SELECT count(*) FROM waybill.outbox"}},
 		{"an open transaction that holds nothing", func(t *testing.T) func() {
 			return h.session(t, "", `SET LOCAL application_name TO a_secret_name`)
-		}, pgstore.Holder{Kind: pgstore.HolderSession, Name: "a_secret_name", State: "idle in transaction", Query: "SET…"}},
+		}, pgadmin.Holder{Kind: pgadmin.HolderSession, Name: "a_secret_name", State: "idle in transaction", Query: "SET…"}},
 		{"a prepared transaction", h.prepared,
-			pgstore.Holder{Kind: pgstore.HolderPrepared, Name: "gid", HoldsRows: true, Enqueued: true}},
+			pgadmin.Holder{Kind: pgadmin.HolderPrepared, Name: "gid", HoldsRows: true, Enqueued: true}},
 		{"a logical slot", h.slot,
-			pgstore.Holder{Kind: pgstore.HolderSlot, Name: "cdc", State: "inactive", HoldsRows: true, CatalogOnly: true}},
+			pgadmin.Holder{Kind: pgadmin.HolderSlot, Name: "cdc", State: "inactive", HoldsRows: true, CatalogOnly: true}},
 		{"a standby", h.standby,
-			pgstore.Holder{Kind: pgstore.HolderStandby, Name: "second", State: "streaming", HoldsRows: true}},
+			pgadmin.Holder{Kind: pgadmin.HolderStandby, Name: "second", State: "streaming", HoldsRows: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			// Not parallel: each would see the others.
@@ -76,19 +77,19 @@ func newHolders(t *testing.T) *holders {
 }
 
 // want waits until the only holder is the one wanted, or there is none if it is nil.
-func (h *holders) want(when string, want *pgstore.Holder) {
+func (h *holders) want(when string, want *pgadmin.Holder) {
 	h.Helper()
-	var got []pgstore.Holder
+	var got []pgadmin.Holder
 	waitFor(h.T, when, func() bool {
 		var err error
-		got, err = h.store.Holders(context.Background(), 0, 0)
+		got, err = h.store.Admin().Holders(context.Background(), 0, 0)
 		must(h.T, err)
 		return (want == nil) == (len(got) == 0)
 	})
 	if want == nil {
 		return
 	}
-	if later, err := h.store.Holders(context.Background(), time.Hour, 1<<30); err != nil || len(later) > 0 {
+	if later, err := h.store.Admin().Holders(context.Background(), time.Hour, 1<<30); err != nil || len(later) > 0 {
 		h.Errorf("%s: not there for an hour, and yet reported: %+v, %v", when, later, err)
 	}
 	g := got[0]
@@ -96,7 +97,7 @@ func (h *holders) want(when string, want *pgstore.Holder) {
 	if len(got) != 1 || g != *want {
 		h.Errorf("%s: %+v, want %+v", when, got, *want)
 	}
-	hasPID := want.Kind == pgstore.HolderSession || want.Kind == pgstore.HolderStandby
+	hasPID := want.Kind == pgadmin.HolderSession || want.Kind == pgadmin.HolderStandby
 	if hasPID != (got[0].PID != 0) {
 		h.Errorf("%s: pid %d", when, got[0].PID)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
@@ -42,7 +43,7 @@ func newCleaning(t *testing.T) *cleaning {
 		processed, tried, dead := c.message("processed", i), c.message("tried", i), c.message("dead", i)
 		_, err := inbox.Process(ctx, c.store, "billing", &processed, func(context.Context, pgx.Tx) error { return nil })
 		must(t, err)
-		must(t, c.store.SaveAttempt(ctx, inbox.KeyOf("billing", &tried), inbox.FailedAttempt{Count: 1, Error: "no"}))
+		must(t, c.store.SaveAttempt(ctx, inbox.KeyOf("billing", &tried), contract.FailedAttempt{Count: 1, Error: "no"}))
 		_, err = c.store.BuryMessage(ctx, inbox.Letter{Record: inbox.RecordOf("billing", &dead), Message: dead, Reason: waybill.ReasonRejected, Attempts: 1})
 		must(t, err)
 		_, err = c.store.TryBegin(ctx, lease.Request{Key: fmt.Sprint("key", i), TTL: time.Minute})

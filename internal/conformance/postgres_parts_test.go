@@ -22,7 +22,7 @@ func TestPostgres_PartsOfEachVersion(t *testing.T) {
 		t.Cleanup(func() { p.drop(t, cfg) })
 		_, err = s.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience, Version: m.Version})
 		must(t, err)
-		parts, err := s.MissingParts(t.Context(), m.Version)
+		parts, err := s.Admin().MissingParts(t.Context(), m.Version)
 		must(t, err)
 		if len(parts.Missing)+len(parts.Unfinished) > 0 {
 			t.Errorf("version %d: %+v, want nothing", m.Version, parts)

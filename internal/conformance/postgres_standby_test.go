@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/testtools/ownserver"
@@ -79,7 +80,7 @@ func (a *awaiting) reads(s *pgstore.Store[pgx.Tx], consumer string) map[string]f
 	must(t, err)
 
 	partition := inbox.Partition{Group: consumer, Topic: "orders"}
-	_, err = s.TakePartition(t.Context(), partition, nil, inbox.Progress{Next: 7})
+	_, err = s.TakePartition(t.Context(), partition, nil, contract.Progress{Next: 7})
 	must(t, err)
 	must(t, s.SaveResponse(t.Context(), consumer, []byte("created"), time.Hour))
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/push"
@@ -23,7 +24,7 @@ import (
 // archivingStore is a store that clients of push catch up from.
 type archivingStore[Tx any] interface {
 	outbox.Store[Tx]
-	outbox.Inspector
+	inspect.Outbox
 	contract.Source
 	push.Archive
 }
@@ -123,7 +124,7 @@ func (c *catchUp[Tx]) publish(msgs ...waybill.Message) {
 	for _, m := range msgs {
 		waitFor(c.T, m.ID+" is published", func() bool {
 			states, err := c.store.MessageStates(c.Context(), m.ID)
-			return err == nil && len(states) == 1 && states[0].Status == outbox.Published
+			return err == nil && len(states) == 1 && states[0].Status == inspect.Published
 		})
 	}
 	cancel()

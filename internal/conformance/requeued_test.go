@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -16,7 +17,7 @@ import (
 
 // requeueStore is a store with letters that can be requeued and run.
 type requeueStore[Tx any] interface {
-	inbox.Inbox[Tx]
+	contract.Inbox[Tx]
 	deadletter.Store
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -69,8 +69,8 @@ func TestOrderingKeyBlocks(t *testing.T) {
 		eventually(t, "A1 has failed twice and B1 is published", func() bool { return failures.Load() >= 2 && pub.count("b1") == 1 })
 		w.enqueue(t, keyed("a3", "a"), keyed("b2", "b"))
 		eventually(t, "B2 is published while A waits", func() bool { return pub.count("b2") == 1 })
-		w.waitStatus(t, "a2", outbox.Waiting)
-		w.waitStatus(t, "a3", outbox.Waiting)
+		w.waitStatus(t, "a2", inspect.Waiting)
+		w.waitStatus(t, "a3", inspect.Waiting)
 		if ids := pub.ids(); !slices.Equal(ids, []string{"b1", "b2"}) {
 			t.Errorf("published %v while A1 failed, want B1 and B2 alone", ids)
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
@@ -358,7 +357,7 @@ func (c child) batcher(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 			c.halt(atBeforeAck)
 		}
 	}}
-	cons, err := consumer.New(s, s.of, inbox.Inbox[pgx.Tx](store), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	cons, err := consumer.New(s, s.of, contract.Inbox[pgx.Tx](store), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		if of != tx {
 			of, handled = tx, 0
 		}
@@ -460,7 +459,7 @@ func TestBatchesRefused(t *testing.T) {
 			t.Errorf("New() = %v, want an InvalidError about %s", err, name)
 		}
 	}
-	one := struct{ inbox.Inbox[pgx.Tx] }{w.store}
+	one := struct{ contract.Inbox[pgx.Tx] }{w.store}
 	if _, err := consumer.New(none, none.of, one, w.effectHandler("billing"), consumer.Config{BatchSize: 2}); err == nil {
 		t.Error("New() takes BatchSize 2 with an inbox that has no batches")
 	}

@@ -10,9 +10,10 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
-	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // TestCancelled: a message that its program, or an operator, has cancelled is never published; what
@@ -41,7 +42,7 @@ func TestCancelled(t *testing.T) {
 		b := newSickBroker(map[string]int{"sick1": 1 << 30})
 		w.startRelay(t, b, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: 10, BaseDelay: time.Hour}})
 		w.enqueue(t, ofKey("orders", "sick")...)
-		w.waitStatus(t, "sick1", outbox.Waiting)
+		w.waitStatus(t, "sick1", inspect.Waiting)
 		for _, id := range []string{"sick1", "next year"} {
 			done, err := w.store.CancelMessage(t.Context(), outbox.Identity{ID: id, Source: w.state(t, id).Source, Tenant: waybill.DefaultTenant}, deadletter.Act{By: "ann"})
 			if err != nil || done.Removed != 1 {
@@ -50,10 +51,10 @@ func TestCancelled(t *testing.T) {
 		}
 		wantAttempts(t, b, "sick", "sick1", "sick2", "sick3")
 		for _, id := range []string{"paid", "kept", "sick3"} { // kept was due with the reminder, and after it
-			w.waitStatus(t, id, outbox.Published)
+			w.waitStatus(t, id, inspect.Published)
 		}
 		for _, id := range []string{"reminder", "sick1", "next year"} {
-			w.waitStatus(t, id, outbox.Discarded)
+			w.waitStatus(t, id, inspect.Discarded)
 			if b.count(id) != 0 {
 				t.Errorf("%s was published", id)
 			}
@@ -69,7 +70,7 @@ func TestCancelled_Roles(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	as := w.makeRoles(t)
-	writer, err := outbox.NewWriter(as(pgstore.RoleWriter), outbox.Config{Source: "shop", Observer: quiet})
+	writer, err := outbox.NewWriter(as(pgadmin.RoleWriter), outbox.Config{Source: "shop", Observer: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,15 +84,15 @@ func TestCancelled_Roles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settleInPart(t, as(pgstore.RoleRelay))
+	settleInPart(t, as(pgadmin.RoleRelay))
 	for _, id := range ids {
-		for _, role := range []pgstore.Role{pgstore.RoleWriter, pgstore.RoleScheduler, pgstore.RoleConsumer, pgstore.RoleInbox, pgstore.RoleReader, pgstore.RoleAPI, pgstore.RoleOperator} {
+		for _, role := range []pgadmin.Role{pgadmin.RoleWriter, pgadmin.RoleScheduler, pgadmin.RoleConsumer, pgadmin.RoleInbox, pgadmin.RoleReader, pgadmin.RoleAPI, pgadmin.RoleOperator} {
 			done, err := as(role).CancelMessage(t.Context(), outbox.Identity{ID: id, Source: "shop", Tenant: waybill.DefaultTenant}, deadletter.Act{By: "ann"})
-			if may := role == pgstore.RoleOperator; (err == nil) != may || (done.Removed == 1) != may {
+			if may := role == pgadmin.RoleOperator; (err == nil) != may || (done.Removed == 1) != may {
 				t.Errorf("CancelMessage(%s) as a %s = %+v, %v", id, role, done, err)
 			}
 		}
-		w.waitStatus(t, id, outbox.Discarded)
+		w.waitStatus(t, id, inspect.Discarded)
 	}
 }
 

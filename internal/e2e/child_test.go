@@ -20,7 +20,6 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -194,7 +193,7 @@ func (c child) consume(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 		return err
 	}
 	w := &world{schema: c.Schema}
-	var box inbox.Inbox[pgx.Tx] = store
+	var box contract.Inbox[pgx.Tx] = store
 	s := from(b, consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}})
 	s.sub = haltingSubscriber{s.sub, func() { c.halt(atBeforeAck) }}
 	cons, err := consumer.New(s, s.of, box, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {

@@ -17,8 +17,8 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/janitor"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/memstore"
@@ -96,7 +96,7 @@ func TestCleanup(t *testing.T) {
 	if err != nil || len(letters) != 7 {
 		t.Errorf("%d dead letters are left (%v), want 5 fresh ones, the one that parks its key, and the pending one", len(letters), err)
 	}
-	if got := w.state(t, "behind").Status; got != outbox.Waiting {
+	if got := w.state(t, "behind").Status; got != inspect.Waiting {
 		t.Errorf("the message behind the letter is %s, want Waiting", got)
 	}
 }
@@ -112,9 +112,9 @@ func (w *world) parkOne(t *testing.T) {
 	}}
 	_, stop := w.startRelay(t, pub, relay.Config{Order: relay.Park})
 	w.enqueue(t, waybill.Message{ID: "parks", Topic: "orders", Key: "k"})
-	w.waitStatus(t, "parks", outbox.Dead)
+	w.waitStatus(t, "parks", inspect.Dead)
 	w.enqueue(t, waybill.Message{ID: "behind", Topic: "orders", Key: "k"})
-	w.waitStatus(t, "behind", outbox.Waiting)
+	w.waitStatus(t, "behind", inspect.Waiting)
 	stop()
 }
 
@@ -170,10 +170,10 @@ func TestRetentionHorizon(t *testing.T) {
 	t.Parallel()
 	week := 7 * 24 * time.Hour
 	nats, rabbit := newBroker(t, "nats").connect(t), newBroker(t, "rabbit").connect(t)
-	if got := consumer.RedeliveryOf(nats); got.Bound != week || got.Unbounded {
+	if got := contract.RedeliveryOf(nats); got.Bound != week || got.Unbounded {
 		t.Errorf("Redelivery() = %+v, want what the stream was made with", got)
 	}
-	if got := consumer.RedeliveryOf(rabbit); got != (consumer.Redelivery{Unbounded: true}) {
+	if got := contract.RedeliveryOf(rabbit); got != (contract.Redelivery{Unbounded: true}) {
 		t.Errorf("Redelivery() = %+v, want that queues have no bound", got)
 	}
 	slow := waybill.RetryPolicy{MaxRetries: 100, BaseDelay: time.Hour, MaxDelay: time.Hour}

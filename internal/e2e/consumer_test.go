@@ -20,8 +20,8 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -310,7 +310,7 @@ func TestOutgoingMessagesCommitWithTheHandler(t *testing.T) {
 		}, consumer.Config{Observer: ops})
 		m := waybill.Message{ID: "m", Topic: "orders", CorrelationID: "flow", Tenant: "acme"}
 		publish(t, conn, m, "1")
-		w.waitStatus(t, "invoice-2", outbox.Pending)
+		w.waitStatus(t, "invoice-2", inspect.Pending)
 		publish(t, conn, m, "2")
 		eventually(t, "the duplicate is skipped", func() bool { return ops.count(observe.OpDuplicate) == 1 })
 		w.everyIDOnce(t, 1)

@@ -14,8 +14,8 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -31,7 +31,7 @@ func TestKilledAfterCommit(t *testing.T) {
 		writer.wait(t, atCommitted)
 		writer.kill()
 		w.startRelay(t, conn.Publisher(), relay.Config{})
-		w.waitStatus(t, "m", outbox.Published)
+		w.waitStatus(t, "m", inspect.Published)
 		if seen := receive(t, sub, 1); seen["m"] < 1 {
 			t.Errorf("the broker delivered %v, want m", seen)
 		}
@@ -55,13 +55,13 @@ func TestRelayKilledBetweenConfirmAndSettle(t *testing.T) {
 		if n := b.stored(t, "billing"); n != 1 {
 			t.Fatalf("the broker holds %d messages, want the confirmed one", n)
 		}
-		if s := w.state(t, "m"); s.Status != outbox.Pending {
+		if s := w.state(t, "m"); s.Status != inspect.Pending {
 			t.Fatalf("message is %s, want Pending", s.Status)
 		}
 		w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{Observer: ops})
 		w.waitEffects(t, "billing", "m", 1)
 		w.startRelay(t, conn.Publisher(), relay.Config{})
-		w.waitStatus(t, "m", outbox.Published)
+		w.waitStatus(t, "m", inspect.Published)
 		eventually(t, "the second copy is skipped", func() bool { return ops.count(observe.OpDuplicate) == 1 })
 		if n := w.effects(t, "billing", "m"); n != 1 {
 			t.Errorf("%d effects, want 1", n)
@@ -88,13 +88,13 @@ func TestStoppedRelay(t *testing.T) {
 		return waybill.UnavailableError(errors.New("broker is down"))
 	}}
 	w.startRelay(t, owner, relay.Config{Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}})
-	w.waitStatus(t, "settled", outbox.Waiting) // the new owner's word
+	w.waitStatus(t, "settled", inspect.Waiting) // the new owner's word
 	stopped.resume(t)
 	stopped.wait(t, string(observe.OpSettle)) // it has come to its settlement
-	if s := w.state(t, "settled"); s.Status != outbox.Waiting || s.Attempts != 1 {
+	if s := w.state(t, "settled"); s.Status != inspect.Waiting || s.Attempts != 1 {
 		t.Errorf("the settled message is %s with %d attempts, want Waiting with the one of the new owner", s.Status, s.Attempts)
 	}
-	if s := w.state(t, "held back"); s.Status != outbox.Pending {
+	if s := w.state(t, "held back"); s.Status != inspect.Pending {
 		t.Errorf("the other message is %s, want Pending, as the new owner holds it", s.Status)
 	}
 }
@@ -114,11 +114,11 @@ func TestTakeOverFindsBlockedKeys(t *testing.T) {
 		w.enqueue(t, keyed("a1", "orders"), keyed("b1", "stock"))
 		owner := w.startChild(t, child{Role: "relay", Broker: b})
 		if b.Kind == "rabbit" {
-			w.waitStatus(t, "a1", outbox.Waiting)
-			w.waitStatus(t, "b1", outbox.Waiting)
+			w.waitStatus(t, "a1", inspect.Waiting)
+			w.waitStatus(t, "b1", inspect.Waiting)
 		} else {
-			w.waitStatus(t, "a1", outbox.Published)
-			w.waitStatus(t, "b1", outbox.Published)
+			w.waitStatus(t, "a1", inspect.Published)
+			w.waitStatus(t, "b1", inspect.Published)
 		}
 		owner.kill()
 		for _, id := range []string{"a1", "b1"} { // far from due, so that A2 has every chance to overtake
@@ -135,8 +135,8 @@ func TestTakeOverFindsBlockedKeys(t *testing.T) {
 		}}
 		if b.Kind == "nats" {
 			_, stop := w.startRelay(t, failing, relay.Config{Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}})
-			w.waitStatus(t, "a1", outbox.Waiting)
-			w.waitStatus(t, "b1", outbox.Waiting)
+			w.waitStatus(t, "a1", inspect.Waiting)
+			w.waitStatus(t, "b1", inspect.Waiting)
 			stop()
 		}
 		w.exec(t, "UPDATE "+w.table("outbox_waiting")+" SET due_at = due_at + interval '1 hour' WHERE due_at IS NOT NULL")
@@ -144,8 +144,8 @@ func TestTakeOverFindsBlockedKeys(t *testing.T) {
 		next := &recorder{}
 		w.startRelay(t, next, relay.Config{})
 		eventually(t, "the new owner works", func() bool { return next.count("other") == 1 })
-		w.waitStatus(t, "a2", outbox.Waiting)
-		w.waitStatus(t, "b2", outbox.Waiting)
+		w.waitStatus(t, "a2", inspect.Waiting)
+		w.waitStatus(t, "b2", inspect.Waiting)
 		if ids := next.ids(); !slices.Equal(ids, []string{"other"}) {
 			t.Errorf("the new owner sent %v, want only other", ids)
 		}
@@ -184,7 +184,7 @@ func TestKilledWhileBurying(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.startRelay(t, b.connect(t).Publisher(), relay.Config{})
-	w.waitStatus(t, "m", outbox.Dead)
+	w.waitStatus(t, "m", inspect.Dead)
 	if l := w.waitLetters(t, deadletter.Filter{}, 1); l[0].Message.ID != "m" {
 		t.Errorf("dead letter = %+v, want m", l[0])
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -33,7 +34,7 @@ func TestOneDeadLetterAfterTheLimit(t *testing.T) {
 		bad := waybill.Message{ID: "bad", Type: "order.placed", Topic: "orders", Key: "k", CorrelationID: "flow", Payload: []byte(`{"n":1}`)}
 		w.enqueue(t, append(numbered("m", "orders", 20), bad)...)
 		w.startRelay(t, pub, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: 3, BaseDelay: 20 * time.Millisecond}})
-		w.waitStatus(t, "bad", outbox.Dead)
+		w.waitStatus(t, "bad", inspect.Dead)
 		eventually(t, "the others are published", func() bool { return len(pub.ids()) == 20 })
 		letters, err := w.store.DeadLetters(t.Context(), deadletter.Filter{})
 		if err != nil || len(letters) != 1 {
@@ -61,9 +62,9 @@ func TestFailedWithDeadLettersDisabled(t *testing.T) {
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 	pub := &recorder{fail: func(contract.Outgoing) error { return errors.New("broken") }}
 	w.startRelay(t, pub, relay.Config{DisableDeadLetters: true, Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
-	w.waitStatus(t, "m", outbox.Failed)
+	w.waitStatus(t, "m", inspect.Failed)
 	stats, err := w.store.OutboxStats(t.Context())
-	if err != nil || len(stats) != 1 || stats[0].Status != outbox.Failed || stats[0].Count != 1 {
+	if err != nil || len(stats) != 1 || stats[0].Status != inspect.Failed || stats[0].Count != 1 {
 		t.Errorf("OutboxStats() = %v, %v; want one Failed", stats, err)
 	}
 }
@@ -83,7 +84,7 @@ func TestPermanentErrorAtOnce(t *testing.T) {
 		}, consumer.Config{})
 		w.enqueue(t, waybill.Message{ID: "lost", To: b.Name + "-nowhere"}, waybill.Message{ID: "poison", Topic: "orders"})
 		if b.Kind == "rabbit" { // JetStream keeps what nobody listens for
-			w.waitStatus(t, "lost", outbox.Dead)
+			w.waitStatus(t, "lost", inspect.Dead)
 		}
 		letters := w.waitLetters(t, deadletter.Filter{Origin: deadletter.FromConsumer}, 1)
 		if l := letters[0]; l.Message.ID != "poison" || l.Attempts != 1 || l.Consumer != b.group("billing") || l.Reason != waybill.ReasonRejected {
@@ -116,7 +117,7 @@ func TestRetryBoundaries(t *testing.T) {
 			w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 			pub := &recorder{fail: func(contract.Outgoing) error { return errors.New("broken") }}
 			w.startRelay(t, pub, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: retries, BaseDelay: 20 * time.Millisecond}})
-			w.waitStatus(t, "m", outbox.Dead)
+			w.waitStatus(t, "m", inspect.Dead)
 			if got, want := w.state(t, "m").Attempts, max(retries, 0)+1; got != want {
 				t.Errorf("%d attempts, want %d", got, want)
 			}
@@ -127,9 +128,9 @@ func TestRetryBoundaries(t *testing.T) {
 	if !errors.As(err, &invalid) || invalid.Field != "Retry.BaseDelay" {
 		t.Errorf("BaseDelay above MaxDelay: %v, want an InvalidError that names it", err)
 	}
-	p, err := waybill.RetryPolicy{DisableJitter: true}.WithDefaults()
-	if err != nil || p.Delay(60) != time.Minute || p.Delay(1000) != time.Minute {
-		t.Errorf("Delay(60) = %v, want the cap, without overflow", p.Delay(60))
+	p, err := backoff.WithDefaults(waybill.RetryPolicy{DisableJitter: true})
+	if err != nil || backoff.Delay(p, 60) != time.Minute || backoff.Delay(p, 1000) != time.Minute {
+		t.Errorf("Delay(60) = %v, want the cap, without overflow", backoff.Delay(p, 60))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -254,14 +254,14 @@ func TestExpiredIsNotSent(t *testing.T) {
 			waybill.Message{ID: "behind its key", Topic: "blocked", Key: "k", ExpiresAt: soon},
 			waybill.Message{ID: "in time", Topic: "orders", Key: "o", ExpiresAt: time.Now().Add(time.Hour)})
 		w.startRelay(t, pub, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: 1000, BaseDelay: 50 * time.Millisecond, MaxDelay: 100 * time.Millisecond}})
-		w.waitStatus(t, "at once", outbox.Dead)
+		w.waitStatus(t, "at once", inspect.Dead)
 		eventually(t, "the time of the others is over", func() bool { return w.number(t, "SELECT count(*) WHERE clock_timestamp() > $1", soon) == 1 })
 		away.Store(false)
 		for _, id := range []string{"broker away", "behind its key"} {
-			w.waitStatus(t, id, outbox.Dead)
+			w.waitStatus(t, id, inspect.Dead)
 		}
-		w.waitStatus(t, "head", outbox.Published)
-		w.waitStatus(t, "in time", outbox.Published)
+		w.waitStatus(t, "head", inspect.Published)
+		w.waitStatus(t, "in time", inspect.Published)
 		if n := w.number(t, "SELECT count(*) FROM "+w.table("dead_letters")+" WHERE reason = 'expired'"); n != 3 {
 			t.Errorf("%d dead letters say that they expired, want 3", n)
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/testtools/sbfake"
 	"github.com/waybill-go/waybill/observe"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -158,7 +158,7 @@ func TestOtherBrokers(t *testing.T) {
 			w.startRelay(t, b.Publisher(), relay.Config{})
 			w.startConsumer(t, from(b, sub), w.effectHandler("billing"), consumer.Config{Observer: ops})
 			for _, m := range msgs {
-				w.waitStatus(t, m.ID, outbox.Published)
+				w.waitStatus(t, m.ID, inspect.Published)
 				w.waitEffects(t, "billing", m.ID, 1)
 			}
 			eventually(t, "copies are skipped", func() bool { return ops.count(observe.OpDuplicate) > 0 })

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 
 	brokers "github.com/waybill-go/waybill/broker"
 )
@@ -76,7 +76,7 @@ func (w *world) waitPublishedOnce(t *testing.T, s brokerSettings) {
 	t.Helper()
 	eventually(t, "all is settled", func() bool { return w.number(t, "SELECT count(*) FROM "+w.table("outbox")) == 0 })
 	for _, m := range numbered("m", "orders", exactOrders) {
-		w.waitStatus(t, m.ID, outbox.Published)
+		w.waitStatus(t, m.ID, inspect.Published)
 	}
 	seen := s.committed(t, "orders")
 	if len(seen) != exactOrders {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 // TestFailedIsVisible (AS-27) gives messages up while dead letters are disabled, with a kill in
@@ -50,7 +50,7 @@ func (w *world) wantFailed(t *testing.T, n int) {
 		t.Fatal(err)
 	}
 	for _, s := range stats {
-		if s.Topic == "orders" && (s.Status != outbox.Failed || s.Count != int64(n)) {
+		if s.Topic == "orders" && (s.Status != inspect.Failed || s.Count != int64(n)) {
 			t.Errorf("%d messages are %s, want %d Failed and no others", s.Count, s.Status, n)
 		}
 	}

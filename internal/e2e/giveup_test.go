@@ -12,8 +12,9 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // TestGiveUp: orders that cannot be billed are cancelled, in the transaction that records them
@@ -48,7 +49,7 @@ func TestGiveUp(t *testing.T) {
 			return nil
 		}
 		b := membroker.New()
-		box := a.store.(inbox.Inbox[*sql.Tx])
+		box := a.store.(contract.Inbox[*sql.Tx])
 		c, err := consumer.New(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}}, box, handler, quickConsumer(consumer.Config{
 			Retry:  waybill.RetryPolicy{MaxRetries: 2, BaseDelay: 10 * time.Millisecond},
 			GiveUp: func(m *waybill.Message) bool { return m.ID != "other" },
@@ -87,7 +88,7 @@ func TestGiveUp(t *testing.T) {
 			if got := slices.Compact(calls[id]); !slices.Equal(got, want) {
 				t.Errorf("%s was handled as %+v, want %+v", id, got, want)
 			}
-			states, err := a.store.(inbox.Inspector).InboxStates(t.Context(), id, "billing")
+			states, err := a.store.(inspect.Inbox).InboxStates(t.Context(), id, "billing")
 			if err != nil || len(states) != 1 || (states[0].ProcessedAt == nil) != (id == "other") || states[0].Attempts != 0 {
 				t.Errorf("inbox of %s = %+v, %v; want one record and no attempts", id, states, err)
 			}

@@ -28,7 +28,7 @@ type haltingOffsets struct {
 	halt func()
 }
 
-func (s haltingOffsets) SubscribeAt(ctx context.Context, prefetch int, take func(context.Context, contract.PartitionClaim) (inbox.Progress, error), deliver func(contract.PlacedDelivery)) error {
+func (s haltingOffsets) SubscribeAt(ctx context.Context, prefetch int, take func(context.Context, contract.PartitionClaim) (contract.Progress, error), deliver func(contract.PlacedDelivery)) error {
 	return s.OffsetSubscriber.SubscribeAt(ctx, prefetch, take, func(d contract.PlacedDelivery) { deliver(haltingPlaced{d, s.halt}) })
 }
 
@@ -51,7 +51,7 @@ func (c child) keepOffsets(ctx context.Context, store *pgstore.Store[pgx.Tx]) er
 	w := &world{schema: c.Schema}
 	s := from(b, consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}})
 	s.sub = haltingOffsets{s.sub.(contract.OffsetSubscriber), func() { c.halt(atBeforeAck) }}
-	cons, err := consumer.New(s, s.of, inbox.Inbox[pgx.Tx](store), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	cons, err := consumer.New(s, s.of, contract.Inbox[pgx.Tx](store), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		if err := w.addEffect(ctx, tx, "billing", m.ID); err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func tellKafkaOffsets(t *testing.T, mode consumer.OffsetMode) {
 		t.Fatal(err)
 	}
 	cfg := quickConsumer(consumer.Config{Offsets: mode})
-	start := func(from *kafkabroker.Broker, box inbox.Inbox[pgx.Tx]) (stop func()) {
+	start := func(from *kafkabroker.Broker, box contract.Inbox[pgx.Tx]) (stop func()) {
 		t.Helper()
 		c, err := consumer.New(from, sub, box, w.effectHandler("billing"), cfg)
 		if err != nil {
@@ -213,7 +213,7 @@ func tellKafkaOffsets(t *testing.T, mode consumer.OffsetMode) {
 	for of.at.Partition != at.Partition { // one that the heir may not have taken yet
 		of = <-zombie.results
 	}
-	if !errors.Is(of.err, inbox.ErrFenced) {
+	if !errors.Is(of.err, contract.ErrFenced) {
 		t.Errorf("ProcessOnce() of a member that has lost its partition = %v, want ErrFenced", of.err)
 	}
 	eventually(t, "the heir has taken all partitions", func() bool {

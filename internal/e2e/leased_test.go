@@ -227,8 +227,8 @@ func checkTopicLetters(t *testing.T, from contract.Subscriber, reasons map[strin
 	for range reasons {
 		m := <-got
 		h := m.Headers
-		is := h[service.HeaderDeadReason] + " after " + h[service.HeaderDeadAttempts]
-		if is != reasons[m.ID] || string(m.Payload) != `{"to":1}` || h[service.HeaderDeadConsumer] != "relayer" || h[service.HeaderDeadTopic] != "mails" || h[service.HeaderDeadError] == "" || all[m.ID] {
+		is := h[deadletter.HeaderReason] + " after " + h[deadletter.HeaderAttempts]
+		if is != reasons[m.ID] || string(m.Payload) != `{"to":1}` || h[deadletter.HeaderConsumer] != "relayer" || h[deadletter.HeaderTopic] != "mails" || h[deadletter.HeaderError] == "" || all[m.ID] {
 			t.Errorf("letter on the topic = %+v, want %s", m, reasons[m.ID])
 		}
 		all[m.ID] = true

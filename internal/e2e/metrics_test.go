@@ -435,10 +435,10 @@ func (tr *trial) leaseLost() {
 }
 
 // lag is that of the consumer billing, whose own subscriber is hidden.
-func (tr *trial) lag(ctx context.Context) (map[string]consumer.Lag, error) {
+func (tr *trial) lag(ctx context.Context) (map[string]contract.Lag, error) {
 	sub := tr.broker.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
-	lag, err := sub.(consumer.Lagger).Lag(ctx)
-	return map[string]consumer.Lag{"billing": lag}, err
+	lag, err := sub.(contract.Lagger).Lag(ctx)
+	return map[string]contract.Lag{"billing": lag}, err
 }
 
 // leasedConsumer has a consumer handle one message while the lease store is away, and lose the

@@ -11,7 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -75,7 +75,7 @@ func TestBlockedKeyWaits(t *testing.T) {
 		w.startRelay(t, pub, cfg)
 		eventually(t, "the others are published", func() bool { return pub.count("b") == 1 && pub.count("other") == 1 })
 		w.enqueue(t, keyed("m2", "orders", "a")) // finds its key blocked
-		w.waitStatus(t, "m2", outbox.Published)
+		w.waitStatus(t, "m2", inspect.Published)
 		if ids := slices.DeleteFunc(pub.ids(), func(id string) bool { return id == "b" || id == "other" }); !slices.Equal(ids, []string{"m0", "m1", "m2"}) {
 			t.Errorf("key a was published as %v, want m0, m1, m2", ids)
 		}
@@ -118,7 +118,7 @@ func TestFanout(t *testing.T) {
 			waybill.Message{ID: "m0", Topic: "both", Key: "k"}, waybill.Message{ID: "m1", Topic: "both", Key: "k"},
 			waybill.Message{ID: "single", Topic: "good", Key: "k"}, waybill.Message{ID: "nowhere", Topic: "none"})
 		eventually(t, "the good destination has its three", func() bool { return len(good.ids()) == 3 })
-		w.waitStatus(t, "nowhere", outbox.Dead)
+		w.waitStatus(t, "nowhere", inspect.Dead)
 		if n := len(flaky.ids()); n != 0 {
 			t.Errorf("%d accepted by the broken destination, want none", n)
 		}
@@ -129,7 +129,7 @@ func TestFanout(t *testing.T) {
 			eventually(t, id+" is followed up", func() bool { return after.count(id) >= 1 })
 			eventually(t, id+" is published everywhere", func() bool {
 				for _, s := range w.statuses(t, id) {
-					if s != outbox.Published {
+					if s != inspect.Published {
 						return false
 					}
 				}

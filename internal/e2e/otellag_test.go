@@ -21,9 +21,9 @@ import (
 func TestConsumerLagToOpenTelemetry(t *testing.T) {
 	t.Parallel()
 	broker := membroker.New()
-	subs := make(map[string]consumer.Lagger)
+	subs := make(map[string]contract.Lagger)
 	for _, group := range []string{"billing", "mail"} {
-		subs[group] = broker.Subscriber(consumer.Subscription{Group: group, Topics: []string{"orders"}}).(consumer.Lagger)
+		subs[group] = broker.Subscriber(consumer.Subscription{Group: group, Topics: []string{"orders"}}).(contract.Lagger)
 	}
 	for range 3 {
 		m := waybill.Message{ID: waybill.NewID(), Topic: "orders"}
@@ -33,8 +33,8 @@ func TestConsumerLagToOpenTelemetry(t *testing.T) {
 		}
 	}
 	away := errors.New("away")
-	ask := func(ctx context.Context) (map[string]consumer.Lag, error) {
-		lags := make(map[string]consumer.Lag)
+	ask := func(ctx context.Context) (map[string]contract.Lag, error) {
+		lags := make(map[string]contract.Lag)
 		for group, sub := range subs {
 			lag, err := sub.Lag(ctx)
 			if err != nil {

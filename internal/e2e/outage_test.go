@@ -13,9 +13,9 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 	"github.com/waybill-go/waybill/observe"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -93,7 +93,7 @@ func TestPanickingPublisher(t *testing.T) {
 	}}
 	w.enqueue(t, numbered("m", "orders", 10)...)
 	r, _ := w.startRelay(t, pub, relay.Config{})
-	w.waitStatus(t, "m3", outbox.Dead)
+	w.waitStatus(t, "m3", inspect.Dead)
 	eventually(t, "the nine others are published", func() bool { return len(pub.ids()) == 9 })
 	letters, err := w.store.DeadLetters(t.Context(), deadletter.Filter{})
 	if err != nil || len(letters) != 1 || letters[0].Reason != waybill.ReasonPoison {
@@ -113,7 +113,7 @@ func TestNotPublishedWithoutProof(t *testing.T) {
 		w, b := plainWorld(t), newBroker(t, "rabbit")
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "nobody"})
 		w.startRelay(t, b.connect(t).Publisher(), relay.Config{})
-		w.waitStatus(t, "m", outbox.Dead)
+		w.waitStatus(t, "m", inspect.Dead)
 		letters, err := w.store.DeadLetters(t.Context(), deadletter.Filter{})
 		if err != nil || len(letters) != 1 || letters[0].Reason != waybill.ReasonUnroutable {
 			t.Errorf("dead letters = %+v, %v; want one, unroutable", letters, err)
@@ -125,7 +125,7 @@ func TestNotPublishedWithoutProof(t *testing.T) {
 		b.declareFullQueue(t, "full", "orders")
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 		w.startRelay(t, b.connect(t).Publisher(), relay.Config{Retry: waybill.RetryPolicy{BaseDelay: time.Minute}})
-		w.waitStatus(t, "m", outbox.Waiting)
+		w.waitStatus(t, "m", inspect.Waiting)
 		if s := w.state(t, "m"); s.Attempts != 1 || s.Error == "" {
 			t.Errorf("the refused message has %d attempts and the error %q, want 1 and the reason", s.Attempts, s.Error)
 		}
@@ -138,16 +138,16 @@ func TestNotPublishedWithoutProof(t *testing.T) {
 		pub, ops := proxied.connect(t).Publisher(), newOpCounter()
 		w.startRelay(t, pub, relay.Config{Observer: ops})
 		w.enqueue(t, waybill.Message{ID: "first", Topic: "orders"})
-		w.waitStatus(t, "first", outbox.Published)
+		w.waitStatus(t, "first", inspect.Published)
 		proxy.StallReplies(true)
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 		eventually(t, "the broker has it", func() bool { return b.stored(t, "audit") >= 2 })
 		eventually(t, "the relay has stopped waiting", func() bool { return ops.count(observe.OpPause) >= 1 })
-		if s := w.state(t, "m"); s.Status != outbox.Pending || s.Attempts != 0 {
+		if s := w.state(t, "m"); s.Status != inspect.Pending || s.Attempts != 0 {
 			t.Errorf("the unconfirmed message is %s with %d attempts, want Pending with none", s.Status, s.Attempts)
 		}
 		proxy.StallReplies(false)
-		w.waitStatus(t, "m", outbox.Published)
+		w.waitStatus(t, "m", inspect.Published)
 	})
 }
 

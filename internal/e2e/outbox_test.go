@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -103,7 +104,7 @@ func TestSameIDTwice(t *testing.T) {
 		if n := w.number(t, "SELECT count(*) FROM "+w.table("orders")); n != 1 {
 			t.Errorf("the transaction was not usable after a duplicate: %d rows, want 1", n)
 		}
-		if s := w.statuses(t, "same"); !slices.Equal(s, []outbox.Status{outbox.Pending}) {
+		if s := w.statuses(t, "same"); !slices.Equal(s, []inspect.Status{inspect.Pending}) {
 			t.Errorf("message is %v, want Pending once", s)
 		}
 	})
@@ -144,9 +145,9 @@ func TestSameIDLater(t *testing.T) {
 		}}
 		_, stop := w.startRelay(t, pub, relay.Config{Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}})
 		for _, prefix := range []string{"", "unique "} {
-			w.waitStatus(t, prefix+"waits", outbox.Waiting)
-			w.waitStatus(t, prefix+"dies", outbox.Dead)
-			w.waitStatus(t, prefix+"goes", outbox.Published)
+			w.waitStatus(t, prefix+"waits", inspect.Waiting)
+			w.waitStatus(t, prefix+"dies", inspect.Dead)
+			w.waitStatus(t, prefix+"goes", inspect.Published)
 		}
 		stop()
 		for id, wantNew := range map[string]bool{"waits": false, "dies": true, "goes": true} {
@@ -159,7 +160,7 @@ func TestSameIDLater(t *testing.T) {
 		}
 		_, stop = w.startRelay(t, &recorder{}, relay.Config{Retention: relay.KeepNothing})
 		eventually(t, "the second goes is published and not kept", func() bool {
-			return slices.Equal(w.statuses(t, "goes"), []outbox.Status{outbox.Published})
+			return slices.Equal(w.statuses(t, "goes"), []inspect.Status{inspect.Published})
 		})
 		stop()
 		if !again(w.writer, "goes") {

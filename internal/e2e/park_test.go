@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -110,16 +110,16 @@ func TestOrderPolicies(t *testing.T) {
 		wantAttempts(t, b, "block-p", "block-p1", "block-p1", "block-p1", "block-p2", "block-p3")
 		wantAttempts(t, b, "park-a", "park-a1", "park-a1", "park-a1", "park-a2", "park-a3")
 		wantAttempts(t, b, "skip-a", "skip-a1", "skip-a2", "skip-a3", "skip-a1", "skip-a1")
-		w.waitStatus(t, "skip-p1", outbox.Dead)
+		w.waitStatus(t, "skip-p1", inspect.Dead)
 		if got := b.attempted("skip-p"); !slices.Equal(got, []string{"skip-p1", "skip-p2", "skip-p3", "skip-p1", "skip-p1"}) {
 			t.Errorf("attempts at key skip-p: %v, want the others after the first attempt at skip-p1", got)
 		}
 
-		w.waitStatus(t, "park-p1", outbox.Dead)
-		w.waitStatus(t, "park-q1", outbox.Dead)
+		w.waitStatus(t, "park-p1", inspect.Dead)
+		w.waitStatus(t, "park-q1", inspect.Dead)
 		w.enqueue(t, waybill.Message{ID: "park-p4", Topic: "park", Key: "park-p"}) // joins the others behind the letter
 		for _, id := range []string{"park-p2", "park-p3", "park-p4", "park-q2", "park-q3"} {
-			w.waitStatus(t, id, outbox.Waiting)
+			w.waitStatus(t, id, inspect.Waiting)
 			if due := w.state(t, id).DueAt; due != nil {
 				t.Errorf("%s is due at %v while its key is parked", id, due)
 			}
@@ -136,8 +136,8 @@ func TestOrderPolicies(t *testing.T) {
 		}
 		wantAttempts(t, b, "park-p", "park-p1", "park-p1", "park-p1", "park-p1", "park-p2", "park-p3", "park-p4")
 		wantAttempts(t, b, "park-q", "park-q1", "park-q1", "park-q1", "park-q2", "park-q3")
-		w.waitStatus(t, "park-p4", outbox.Published)
-		w.waitStatus(t, "park-q3", outbox.Published)
+		w.waitStatus(t, "park-p4", inspect.Published)
+		w.waitStatus(t, "park-q3", inspect.Published)
 		w.everyIDOnce(t, 31)
 	})
 }
@@ -203,16 +203,16 @@ func optionMaxParked(t *testing.T) {
 			}
 			w.enqueue(t, waybill.Message{ID: "new", Topic: "orders"})
 			b.heal("retried")
-			w.waitStatus(t, "retried", outbox.Published)
+			w.waitStatus(t, "retried", inspect.Published)
 			if b.count("new") != 0 {
 				t.Error("a new message was published at the limit")
 			}
-			w.waitStatus(t, "new", outbox.Pending)
+			w.waitStatus(t, "new", inspect.Pending)
 			if ok, err := w.store.ResolveDeadLetter(t.Context(), w.letterOf(t, "x1"), deadletter.Act{By: "test"}); err != nil || !ok {
 				t.Fatalf("resolve = %v, %v", ok, err)
 			}
-			w.waitStatus(t, "x3", outbox.Published)
-			w.waitStatus(t, "new", outbox.Published)
+			w.waitStatus(t, "x3", inspect.Published)
+			w.waitStatus(t, "new", inspect.Published)
 			if r.Status().BackPressure {
 				t.Error("the status still tells of back-pressure")
 			}

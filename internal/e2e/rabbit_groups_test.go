@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/memstore"
@@ -72,7 +73,7 @@ func TestLettersOnTheBrokerArrive(t *testing.T) {
 		})
 		eventually(t, "the letter is there", func() bool { return len(got) > 0 })
 		m := <-got
-		if m.ID != "m" || string(m.Payload) != `{"to":1}` || m.Headers[service.HeaderDeadReason] != string(waybill.ReasonRejected) {
+		if m.ID != "m" || string(m.Payload) != `{"to":1}` || m.Headers[deadletter.HeaderReason] != string(waybill.ReasonRejected) {
 			t.Errorf("letter %+v, want the message, and why it was dead-lettered", m)
 		}
 		eventually(t, "the message is done with", func() bool { return b.unsettled(t, "mailer") == 0 && ops.count(observe.OpDead) == 1 })

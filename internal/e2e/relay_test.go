@@ -12,7 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -123,7 +123,7 @@ func TestOnePoisonInAHundred(t *testing.T) {
 		}
 		w.enqueue(t, numbered("m", "orders", 100)...)
 		w.startRelay(t, pub, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: 50 * time.Millisecond}})
-		w.waitStatus(t, "m42", outbox.Dead)
+		w.waitStatus(t, "m42", inspect.Dead)
 		if n := len(pub.ids()); n != 99 {
 			t.Errorf("%d published, want the 99 others", n)
 		}
@@ -149,7 +149,7 @@ func TestNoPublisher(t *testing.T) {
 	if _, err := relay.NewFanout(w.store, []relay.Destination{{Name: "x"}}, relay.Config{}); !errors.As(err, &invalid) {
 		t.Errorf("NewFanout without a publisher = %v, want an InvalidError", err)
 	}
-	if s := w.statuses(t, "m"); !slices.Equal(s, []outbox.Status{outbox.Pending}) {
+	if s := w.statuses(t, "m"); !slices.Equal(s, []inspect.Status{inspect.Pending}) {
 		t.Errorf("message is %v, want Pending", s)
 	}
 }
@@ -204,8 +204,8 @@ func TestScheduledAndExpired(t *testing.T) {
 		w.enqueue(t,
 			waybill.Message{ID: "later", Topic: "orders", DeliverAt: due},
 			waybill.Message{ID: "stale", Topic: "orders", ExpiresAt: time.Now().Add(-time.Minute)})
-		w.waitStatus(t, "stale", outbox.Dead)
-		w.waitStatus(t, "later", outbox.Published)
+		w.waitStatus(t, "stale", inspect.Dead)
+		w.waitStatus(t, "later", inspect.Published)
 		if s := w.state(t, "later"); s.PublishedAt.Before(due) {
 			t.Errorf("published at %v, before it was due at %v", s.PublishedAt, due)
 		}

@@ -13,9 +13,10 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/relay/record"
 )
 
 // relayOptions has a story for each field of [relay.Config] that shows its effect.
@@ -113,7 +114,7 @@ func optionMaxRetries(t *testing.T) {
 		pub := &recorder{fail: func(contract.Outgoing) error { return errors.New("not now") }}
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 		w.startRelay(t, pub, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: retries, BaseDelay: time.Millisecond}})
-		w.waitStatus(t, "m", outbox.Dead)
+		w.waitStatus(t, "m", inspect.Dead)
 		if got, want := w.state(t, "m").Attempts, 1+max(retries, 0); got != want {
 			t.Errorf("MaxRetries %d: %d attempts, want %d", retries, got, want)
 		}
@@ -269,9 +270,9 @@ func optionShutdownGrace(t *testing.T) {
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 		r, stop := w.startRelay(t, pub, relay.Config{ShutdownGrace: grace, LeaseTTL: 2 * time.Hour, RenewInterval: time.Second, PublishTimeout: time.Hour})
 		<-reached
-		want := outbox.Pending
+		want := inspect.Pending
 		if grace == time.Hour {
-			want = outbox.Published
+			want = inspect.Published
 			stopped := make(chan struct{})
 			go func() { stop(); close(stopped) }()
 			close(answer)
@@ -279,7 +280,7 @@ func optionShutdownGrace(t *testing.T) {
 		} else {
 			stop()
 		}
-		if s := w.statuses(t, "m"); !slices.Equal(s, []outbox.Status{want}) || r.Status().Running {
+		if s := w.statuses(t, "m"); !slices.Equal(s, []inspect.Status{want}) || r.Status().Running {
 			t.Errorf("ShutdownGrace %v: the message is %v after Run, want %v", grace, s, want)
 		}
 	}
@@ -348,7 +349,7 @@ func optionRetention(t *testing.T) {
 
 func optionDisableDeadLetters(t *testing.T) {
 	t.Parallel()
-	for disable, want := range map[bool]outbox.Status{false: outbox.Dead, true: outbox.Failed} {
+	for disable, want := range map[bool]inspect.Status{false: inspect.Dead, true: inspect.Failed} {
 		w := plainWorld(t)
 		pub := &recorder{fail: func(contract.Outgoing) error {
 			return waybill.PermanentError(waybill.ReasonRejected, errors.New("never"))
@@ -380,7 +381,7 @@ func optionObserver(t *testing.T) {
 func optionRecorder(t *testing.T) {
 	t.Parallel()
 	w, file := plainWorld(t), filepath.Join(t.TempDir(), "relay.rec")
-	rec, err := relay.OpenRecorder(file, relay.RecorderConfig{})
+	rec, err := record.Open(file, record.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

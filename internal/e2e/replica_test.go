@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/relay/record"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -38,7 +39,7 @@ func (c child) replica(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 	}
 	cfg := c.relayConfig()
 	if c.Record != "" {
-		rec, err := relay.OpenRecorder(filepath.Join(c.Record, c.Node), relay.RecorderConfig{})
+		rec, err := record.Open(filepath.Join(c.Record, c.Node), record.Config{})
 		if err != nil {
 			return err
 		}

@@ -14,10 +14,10 @@ import (
 	brokers "github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/testtools/deadline"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 	"github.com/waybill-go/waybill/observe"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/request"
 )
@@ -211,7 +211,7 @@ func TestRequestConnectionCut(t *testing.T) {
 		a.proxy.Cut()
 		go ask("meanwhile")
 		close(a.answer)
-		a.waitStatus(t, "reply to slow", outbox.Published)
+		a.waitStatus(t, "reply to slow", inspect.Published)
 		a.proxy.Refuse(false)
 		for range 2 {
 			if err := <-results; err != nil {
@@ -232,6 +232,6 @@ func TestRequestClientGone(t *testing.T) {
 		a.inTx(t, func(tx pgx.Tx) error {
 			return request.Reply(gone, a.writer, tx, waybill.Message{ID: "to nobody"})
 		})
-		a.waitStatus(t, "to nobody", outbox.Published)
+		a.waitStatus(t, "to nobody", inspect.Published)
 	})
 }

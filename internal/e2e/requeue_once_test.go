@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -54,7 +54,7 @@ func TestRequeueCutOff(t *testing.T) {
 	}
 	fixed := &recorder{}
 	w.startRelay(t, fixed, relay.Config{})
-	w.waitStatus(t, "m", outbox.Published)
+	w.waitStatus(t, "m", inspect.Published)
 	if n := fixed.count("m"); n != 1 {
 		t.Errorf("sent %d times, want once", n)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/observe"
@@ -26,16 +27,16 @@ type strickenStore struct {
 
 func (s *strickenStore) strike(call string) error { return (*s.fails.Load())[call] }
 
-func (s *strickenStore) TakeRequeued(ctx context.Context, name string, lease time.Duration) (inbox.Requeued, bool, error) {
+func (s *strickenStore) TakeRequeued(ctx context.Context, name string, lease time.Duration) (contract.Requeued, bool, error) {
 	if err := s.strike("take"); err != nil {
-		return inbox.Requeued{}, false, err
+		return contract.Requeued{}, false, err
 	}
 	return s.Store.TakeRequeued(ctx, name, lease)
 }
 
-func (s *strickenStore) FailedAttempts(ctx context.Context, key inbox.Key) (inbox.Attempts, error) {
+func (s *strickenStore) FailedAttempts(ctx context.Context, key inbox.Key) (contract.Attempts, error) {
 	if err := s.strike("attempts"); err != nil {
-		return inbox.Attempts{}, err
+		return contract.Attempts{}, err
 	}
 	return s.Store.FailedAttempts(ctx, key)
 }
@@ -47,7 +48,7 @@ func (s *strickenStore) SaveStarts(ctx context.Context, key inbox.Key, starts in
 	return s.Store.SaveStarts(ctx, key, starts)
 }
 
-func (s *strickenStore) RunRequeued(ctx context.Context, r inbox.Requeued, node string, fn func(context.Context, *memstore.Tx) error) (bool, error) {
+func (s *strickenStore) RunRequeued(ctx context.Context, r contract.Requeued, node string, fn func(context.Context, *memstore.Tx) error) (bool, error) {
 	if err := s.strike("begin"); err != nil {
 		return false, err
 	}

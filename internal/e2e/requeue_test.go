@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -115,7 +115,7 @@ func TestRequeuedPublishIsNotSwallowed(t *testing.T) {
 		t.Fatalf("requeue = %v, %v", ok, err)
 	}
 	w.startRelay(t, conn.Publisher(), relay.Config{})
-	w.waitStatus(t, "m", outbox.Published)
+	w.waitStatus(t, "m", inspect.Published)
 	if n := b.stored(t, "audit"); n != 2 {
 		t.Errorf("the stream holds %d messages, want 2: one per life", n)
 	}
@@ -145,7 +145,7 @@ func TestReusedIDIsNotSwallowed(t *testing.T) {
 	for range 2 {
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 		eventually(t, "nothing is pending", func() bool {
-			return !slices.ContainsFunc(w.statuses(t, "m"), func(s outbox.Status) bool { return s != outbox.Published })
+			return !slices.ContainsFunc(w.statuses(t, "m"), func(s inspect.Status) bool { return s != inspect.Published })
 		})
 	}
 	if n := b.stored(t, "audit"); n != 2 {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -40,7 +40,7 @@ func TestRequeuedIsRouted(t *testing.T) {
 			if err != nil || len(states) != 2 {
 				return false
 			}
-			return states[0].Status == outbox.Published && states[1].Status == outbox.Published
+			return states[0].Status == inspect.Published && states[1].Status == inspect.Published
 		})
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // TestRoles does each job as the role that the script makes for it: what it grants is enough.
@@ -35,13 +36,13 @@ func TestRoles(t *testing.T) {
 	broker := membroker.New()
 	defer broker.Close()
 
-	r, err := relay.New(as(pgstore.RoleRelay), broker.Publisher(), quick(relay.Config{Order: relay.Park, Retention: relay.KeepNothing}))
+	r, err := relay.New(as(pgadmin.RoleRelay), broker.Publisher(), quick(relay.Config{Order: relay.Park, Retention: relay.KeepNothing}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	fixed := make(chan struct{})
 	sub := consumer.Subscription{Group: "billing", Topics: []string{"orders"}}
-	c, err := consumer.New(broker, sub, as(pgstore.RoleConsumer), func(_ context.Context, _ pgx.Tx, m *waybill.Message) error {
+	c, err := consumer.New(broker, sub, as(pgadmin.RoleConsumer), func(_ context.Context, _ pgx.Tx, m *waybill.Message) error {
 		select {
 		case <-fixed:
 			return nil
@@ -61,7 +62,7 @@ func TestRoles(t *testing.T) {
 	})
 	run(t, t.Context(), r.Run)
 
-	writer, err := outbox.NewWriter(as(pgstore.RoleWriter), outbox.Config{Source: "shop", Unique: true, Observer: quiet})
+	writer, err := outbox.NewWriter(as(pgadmin.RoleWriter), outbox.Config{Source: "shop", Unique: true, Observer: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestRoles(t *testing.T) {
 		t.Fatalf("enqueue as a writer: %v", err)
 	}
 
-	operator, reader := as(pgstore.RoleOperator), as(pgstore.RoleReader)
+	operator, reader := as(pgadmin.RoleOperator), as(pgadmin.RoleReader)
 	var letters []deadletter.Letter
 	eventually(t, "both give one up", func() bool {
 		letters, err = reader.DeadLetters(t.Context(), deadletter.Filter{})
@@ -94,7 +95,7 @@ func TestRoles(t *testing.T) {
 	eventually(t, "the poison is handled", func() bool {
 		return w.number(t, "SELECT count(*) FROM "+w.table("inbox")+" WHERE message_id = 'poison' AND NOT dead") == 1
 	})
-	for _, role := range []pgstore.Role{pgstore.RoleRelay, pgstore.RoleConsumer} {
+	for _, role := range []pgadmin.Role{pgadmin.RoleRelay, pgadmin.RoleConsumer} {
 		keeper, err := janitor.New(as(role), janitor.Config{Observer: quiet})
 		if err == nil {
 			_, err = keeper.Clean(t.Context())
@@ -106,7 +107,7 @@ func TestRoles(t *testing.T) {
 			t.Errorf("keep the tables as a %s: %v", role, err)
 		}
 	}
-	leases := as(pgstore.RoleConsumer)
+	leases := as(pgadmin.RoleConsumer)
 	answer, err := leases.TryBegin(t.Context(), lease.Request{Key: "k", TTL: time.Minute})
 	if err == nil {
 		_, err = leases.MarkProcessed(t.Context(), lease.Lease{Key: "k", ID: answer.LeaseID})
@@ -118,8 +119,8 @@ func TestRoles(t *testing.T) {
 		t.Errorf("lease a key as a consumer: %v", err)
 	}
 	at := inbox.Position{Partition: inbox.Partition{Group: "g", Topic: "orders"}}
-	for _, was := range []*inbox.Progress{nil, {}} {
-		if _, err := leases.TakePartition(t.Context(), at.Partition, was, inbox.Progress{}); err != nil {
+	for _, was := range []*contract.Progress{nil, {}} {
+		if _, err := leases.TakePartition(t.Context(), at.Partition, was, contract.Progress{}); err != nil {
 			t.Errorf("take a partition as a consumer: %v", err)
 		}
 	}
@@ -133,7 +134,7 @@ func TestRoles(t *testing.T) {
 	if rec, err := reader.ReadLease(t.Context(), "k"); err != nil || rec.Status != lease.Processed {
 		t.Errorf("ReadLease as a reader = %+v, %v", rec, err)
 	}
-	api := as(pgstore.RoleAPI)
+	api := as(pgadmin.RoleAPI)
 	if _, err := api.TryBegin(t.Context(), lease.Request{Key: "http:POST:/payments::k", TTL: time.Minute}); err != nil {
 		t.Errorf("lease a key as an API: %v", err)
 	}
@@ -143,11 +144,11 @@ func TestRoles(t *testing.T) {
 	if got, found, err := api.FindResponse(t.Context(), "k"); !found || string(got) != "paid" || err != nil {
 		t.Errorf("FindResponse as an API = %q, %v, %v", got, found, err)
 	}
-	w.psql(t, "SET ROLE "+pgx.Identifier{w.schema + "_" + string(pgstore.RoleInbox)}.Sanitize()+"; SELECT "+w.table("inbox_record")+"('billing', 'by sql', 't')")
+	w.psql(t, "SET ROLE "+pgx.Identifier{w.schema + "_" + string(pgadmin.RoleInbox)}.Sanitize()+"; SELECT "+w.table("inbox_record")+"('billing', 'by sql', 't')")
 	runSagaAsRoles(t, as)
 	replay, err := operator.StartReplay(t.Context(), deadletter.Plan{}.Complete(), deadletter.Act{By: "ann"})
 	if err == nil {
-		_, err = as(pgstore.RoleRelay).AdvanceReplay(t.Context(), replay, 10)
+		_, err = as(pgadmin.RoleRelay).AdvanceReplay(t.Context(), replay, 10)
 	}
 	if err != nil {
 		t.Errorf("replay as an operator and a relay: %v", err)
@@ -156,19 +157,19 @@ func TestRoles(t *testing.T) {
 	if _, err := reader.OutboxStats(t.Context()); err != nil {
 		t.Errorf("OutboxStats as a reader: %v", err)
 	}
-	if _, err := as(pgstore.RoleWriter).OutboxStats(t.Context()); err == nil {
+	if _, err := as(pgadmin.RoleWriter).OutboxStats(t.Context()); err == nil {
 		t.Error("a writer may read the messages of others")
 	}
-	done, err := as(pgstore.RoleRelay).MaintainArchive(t.Context(), contract.MaintainRequest{Retention: 1, BatchSize: 10})
+	done, err := as(pgadmin.RoleRelay).MaintainArchive(t.Context(), contract.MaintainRequest{Retention: 1, BatchSize: 10})
 	if err != nil {
 		t.Errorf("MaintainArchive as a relay: %+v, %v", done, err)
 	}
 }
 
 // runSagaAsRoles starts a saga and changes it, as a consumer and then as an operator.
-func runSagaAsRoles(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]) {
+func runSagaAsRoles(t *testing.T, as func(pgadmin.Role) *pgstore.Store[pgx.Tx]) {
 	t.Helper()
-	handler, operator, reader := as(pgstore.RoleConsumer), as(pgstore.RoleOperator), as(pgstore.RoleReader)
+	handler, operator, reader := as(pgadmin.RoleConsumer), as(pgadmin.RoleOperator), as(pgadmin.RoleReader)
 	in := saga.Instance{ID: saga.ID{Tenant: waybill.DefaultTenant, Saga: "order", Key: "o1"}, Status: saga.Running}
 	key := inbox.Key{Tenant: waybill.DefaultTenant, Consumer: "order", Source: "s", Message: "saga"}
 	_, err := handler.ProcessOnce(t.Context(), inbox.Record{Key: key, MessageID: "saga"}, func(ctx context.Context, tx pgx.Tx) error {
@@ -197,9 +198,9 @@ func runSagaAsRoles(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]) 
 }
 
 // operateSchedules makes a schedule and a message as a writer, and changes them as an operator.
-func operateSchedules(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]) {
+func operateSchedules(t *testing.T, as func(pgadmin.Role) *pgstore.Store[pgx.Tx]) {
 	t.Helper()
-	writer := as(pgstore.RoleWriter)
+	writer := as(pgadmin.RoleWriter)
 	s, err := schedule.NewScheduler(writer, schedule.Config{Source: "shop", Observer: quiet})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +214,7 @@ func operateSchedules(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]
 	if err != nil {
 		t.Fatalf("schedule as a writer: %v", err)
 	}
-	scheduler := as(pgstore.RoleScheduler)
+	scheduler := as(pgadmin.RoleScheduler)
 	if s, err = schedule.NewScheduler(scheduler, schedule.Config{Source: "shop", Observer: quiet}); err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +224,7 @@ func operateSchedules(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]
 	if err != nil {
 		t.Fatalf("put a schedule as a scheduler: %v", err)
 	}
-	operator, ann := as(pgstore.RoleOperator), deadletter.Act{By: "ann"}
+	operator, ann := as(pgadmin.RoleOperator), deadletter.Act{By: "ann"}
 	o, err := schedule.NewOperator(operator, schedule.OperatorConfig{Observer: quiet})
 	if err != nil {
 		t.Fatal(err)
@@ -240,33 +241,33 @@ func operateSchedules(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]
 			t.Errorf("%s as an operator = %v, %v", do.what, done, err)
 		}
 	}
-	if _, err := as(pgstore.RoleReader).ScheduledMessages(t.Context(), nil, 10); err != nil {
+	if _, err := as(pgadmin.RoleReader).ScheduledMessages(t.Context(), nil, 10); err != nil {
 		t.Errorf("ScheduledMessages as a reader: %v", err)
 	}
-	if _, err := as(pgstore.RoleReader).ScheduleStats(t.Context()); err != nil {
+	if _, err := as(pgadmin.RoleReader).ScheduleStats(t.Context()); err != nil {
 		t.Errorf("ScheduleStats as a reader: %v", err)
 	}
 }
 
 // makeRoles runs the script, and returns what opens the store as one of its roles.
-func (w *world) makeRoles(t *testing.T) (as func(pgstore.Role) *pgstore.Store[pgx.Tx]) {
+func (w *world) makeRoles(t *testing.T) (as func(pgadmin.Role) *pgstore.Store[pgx.Tx]) {
 	t.Helper()
 	prefix := w.schema + "_"
-	script, err := w.store.RolesSQL(prefix)
+	script, err := w.store.Admin().RolesSQL(prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.psql(t, script)
 	w.psql(t, script) // again does no harm
 	t.Cleanup(func() {
-		for _, role := range pgstore.Roles() {
+		for _, role := range pgadmin.Roles() {
 			name := pgx.Identifier{prefix + string(role)}.Sanitize()
 			if _, err := w.pool.Exec(context.Background(), fmt.Sprintf("REASSIGN OWNED BY %[1]s TO CURRENT_USER; DROP OWNED BY %[1]s; DROP ROLE %[1]s", name)); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	return func(role pgstore.Role) *pgstore.Store[pgx.Tx] {
+	return func(role pgadmin.Role) *pgstore.Store[pgx.Tx] {
 		pool, err := pgxpool.New(context.Background(), withParams(t, w.dsn, map[string]string{"role": prefix + string(role), "pool_max_conns": "4"}))
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // TestRolesRefuse holds that no role reads, rewrites or owns what its job does not need.
@@ -19,37 +19,37 @@ func TestRolesRefuse(t *testing.T) {
 	w := plainWorld(t)
 	w.makeRoles(t)
 	for _, tc := range []struct {
-		role pgstore.Role
+		role pgadmin.Role
 		stmt string // {x} is a table
 	}{
-		{pgstore.RoleWriter, "SELECT payload FROM {scheduled}"},
-		{pgstore.RoleWriter, "UPDATE {scheduled} SET topic = 'a'"},
-		{pgstore.RoleWriter, "SELECT plan FROM {schedules}"},
-		{pgstore.RoleWriter, "INSERT INTO {outbox} (topic, position) OVERRIDING SYSTEM VALUE VALUES ('a', 1)"},
-		{pgstore.RoleWriter, "INSERT INTO {scheduled} (position) VALUES (1)"},
-		{pgstore.RoleRelay, "UPDATE {audit_log} SET actor = 'a'"},
-		{pgstore.RoleRelay, "DELETE FROM {audit_log}"},
-		{pgstore.RoleRelay, "UPDATE {dead_letters} SET payload = 'a'"},
-		{pgstore.RoleRelay, "CREATE TABLE {other} (a int)"},
-		{pgstore.RoleRelay, "ALTER TABLE {outbox_archive} ENABLE ROW LEVEL SECURITY"},
-		{pgstore.RoleConsumer, "DELETE FROM {audit_log}"},
-		{pgstore.RoleConsumer, "UPDATE {dead_letters} SET payload = 'a'"},
-		{pgstore.RoleConsumer, "SELECT response FROM {idempotency_responses}"},
-		{pgstore.RoleConsumer, "INSERT INTO {idempotency_responses} (key) VALUES ('a')"},
-		{pgstore.RoleRelay, "UPDATE {idempotency_responses} SET response = 'a'"},
-		{pgstore.RoleReader, "SELECT response FROM {idempotency_responses}"},
-		{pgstore.RoleAPI, "DELETE FROM {idempotency_responses}"},
-		{pgstore.RoleAPI, "SELECT message_key FROM {inbox}"},
-		{pgstore.RoleAPI, "INSERT INTO {outbox} (topic) VALUES ('a')"},
-		{pgstore.RoleInbox, "SELECT message_key FROM {inbox}"},
-		{pgstore.RoleInbox, "INSERT INTO {inbox} (message_key) VALUES ('a')"},
-		{pgstore.RoleInbox, "UPDATE {inbox} SET dead = true"},
-		{pgstore.RoleInbox, "DELETE FROM {inbox}"},
-		{pgstore.RoleInbox, "SELECT key FROM {inbox_compact}"},
-		{pgstore.RoleInbox, "INSERT INTO {outbox} (topic) VALUES ('a')"},
-		{pgstore.RoleInbox, "CREATE TABLE {other} (a int)"},
-		{pgstore.RoleWriter, "SELECT {inbox_record}('c', 'i', 't')"},
-		{pgstore.RoleReader, "SELECT {inbox_record}('c', 'i', 't')"},
+		{pgadmin.RoleWriter, "SELECT payload FROM {scheduled}"},
+		{pgadmin.RoleWriter, "UPDATE {scheduled} SET topic = 'a'"},
+		{pgadmin.RoleWriter, "SELECT plan FROM {schedules}"},
+		{pgadmin.RoleWriter, "INSERT INTO {outbox} (topic, position) OVERRIDING SYSTEM VALUE VALUES ('a', 1)"},
+		{pgadmin.RoleWriter, "INSERT INTO {scheduled} (position) VALUES (1)"},
+		{pgadmin.RoleRelay, "UPDATE {audit_log} SET actor = 'a'"},
+		{pgadmin.RoleRelay, "DELETE FROM {audit_log}"},
+		{pgadmin.RoleRelay, "UPDATE {dead_letters} SET payload = 'a'"},
+		{pgadmin.RoleRelay, "CREATE TABLE {other} (a int)"},
+		{pgadmin.RoleRelay, "ALTER TABLE {outbox_archive} ENABLE ROW LEVEL SECURITY"},
+		{pgadmin.RoleConsumer, "DELETE FROM {audit_log}"},
+		{pgadmin.RoleConsumer, "UPDATE {dead_letters} SET payload = 'a'"},
+		{pgadmin.RoleConsumer, "SELECT response FROM {idempotency_responses}"},
+		{pgadmin.RoleConsumer, "INSERT INTO {idempotency_responses} (key) VALUES ('a')"},
+		{pgadmin.RoleRelay, "UPDATE {idempotency_responses} SET response = 'a'"},
+		{pgadmin.RoleReader, "SELECT response FROM {idempotency_responses}"},
+		{pgadmin.RoleAPI, "DELETE FROM {idempotency_responses}"},
+		{pgadmin.RoleAPI, "SELECT message_key FROM {inbox}"},
+		{pgadmin.RoleAPI, "INSERT INTO {outbox} (topic) VALUES ('a')"},
+		{pgadmin.RoleInbox, "SELECT message_key FROM {inbox}"},
+		{pgadmin.RoleInbox, "INSERT INTO {inbox} (message_key) VALUES ('a')"},
+		{pgadmin.RoleInbox, "UPDATE {inbox} SET dead = true"},
+		{pgadmin.RoleInbox, "DELETE FROM {inbox}"},
+		{pgadmin.RoleInbox, "SELECT key FROM {inbox_compact}"},
+		{pgadmin.RoleInbox, "INSERT INTO {outbox} (topic) VALUES ('a')"},
+		{pgadmin.RoleInbox, "CREATE TABLE {other} (a int)"},
+		{pgadmin.RoleWriter, "SELECT {inbox_record}('c', 'i', 't')"},
+		{pgadmin.RoleReader, "SELECT {inbox_record}('c', 'i', 't')"},
 	} {
 		before, rest, _ := strings.Cut(tc.stmt, "{")
 		table, after, _ := strings.Cut(rest, "}")

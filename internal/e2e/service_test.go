@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/service"
 )
 
@@ -55,7 +55,7 @@ func TestLocalHandlers(t *testing.T) {
 		}
 		fails := consumer.Config{Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}}
 		if err := svc.Local("projection", nil, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
-			if got := w.statuses(t, m.ID); len(got) == 0 || got[0] != outbox.Published && got[len(got)-1] != outbox.Published {
+			if got := w.statuses(t, m.ID); len(got) == 0 || got[0] != inspect.Published && got[len(got)-1] != inspect.Published {
 				t.Errorf("%s is %v when its local handler runs, want Published", m.ID, got)
 			}
 			if m.ID == "bad" {

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -43,7 +43,7 @@ func TestSilentDatabaseConnections(t *testing.T) {
 		within(t, 2*patience, "all are settled", func() bool {
 			return w.number(t, "SELECT count(*) FROM "+w.table("messages")+" WHERE status = 'Published' AND id <> 'held'") == 100
 		})
-		w.waitStatus(t, last, outbox.Published)
+		w.waitStatus(t, last, inspect.Published)
 		eventually(t, "the relay is well", func() bool { return r.Health() == nil })
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	brokers "github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -140,7 +141,7 @@ func (s *slipService) visit(t *testing.T, begin func(ctx context.Context, w *out
 		for _, id := range ids {
 			eventually(t, s.activity+" publishes "+id, func() bool {
 				states, err := store.MessageStates(t.Context(), id)
-				return err == nil && len(states) == 1 && states[0].Status == outbox.Published
+				return err == nil && len(states) == 1 && states[0].Status == inspect.Published
 			})
 		}
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/observe/otelobserve"
 	"github.com/waybill-go/waybill/relay"
@@ -69,7 +69,7 @@ func (a *agenda) runTraced(t *testing.T, b *membroker.Broker, o observe.Observer
 	t.Helper()
 	handled := make(chan trace.SpanContext, 1)
 	sub := consumer.Subscription{Group: "billing", Topics: []string{"orders"}}
-	c, err := consumer.New(b, sub, a.store.(inbox.Inbox[*sql.Tx]), func(ctx context.Context, _ *sql.Tx, _ *waybill.Message) error {
+	c, err := consumer.New(b, sub, a.store.(contract.Inbox[*sql.Tx]), func(ctx context.Context, _ *sql.Tx, _ *waybill.Message) error {
 		select {
 		case handled <- trace.SpanContextFromContext(ctx):
 		default: // the transaction was repeated

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	brokers "github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/httpbroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
@@ -65,7 +66,7 @@ func (h *hook) counts() (events, requests int) {
 
 // endpoint is a subscriber of all orders at an URL.
 func endpoint(name, url string, secret httpbroker.Secret) httpbroker.Endpoint {
-	return httpbroker.Endpoint{Name: name, URL: url, Secrets: []httpbroker.Secret{secret}, Topics: []relay.Pattern{"order.*"}}
+	return httpbroker.Endpoint{Name: name, URL: url, Secrets: []httpbroker.Secret{secret}, Topics: []brokers.Pattern{"order.*"}}
 }
 
 // TestWebhooks (AS-65) has three subscribers of which one is down: only that one is retried, and none

@@ -20,6 +20,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
@@ -297,20 +298,20 @@ func numbered(prefix, topic string, n int) []waybill.Message {
 	return msgs
 }
 
-func (w *world) statuses(t *testing.T, id string) []outbox.Status {
+func (w *world) statuses(t *testing.T, id string) []inspect.Status {
 	t.Helper()
 	states, err := w.store.MessageStates(context.Background(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := []outbox.Status{}
+	list := []inspect.Status{}
 	for _, s := range states {
 		list = append(list, s.Status)
 	}
 	return list
 }
 
-func (w *world) state(t *testing.T, id string) outbox.State {
+func (w *world) state(t *testing.T, id string) inspect.MessageState {
 	t.Helper()
 	states, err := w.store.MessageStates(context.Background(), id)
 	if err != nil || len(states) != 1 {
@@ -320,7 +321,7 @@ func (w *world) state(t *testing.T, id string) outbox.State {
 }
 
 // waitStatus waits until a message is in exactly one place, the given one.
-func (w *world) waitStatus(t *testing.T, id string, want outbox.Status) {
+func (w *world) waitStatus(t *testing.T, id string, want inspect.Status) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("message %s is %s", id, want), func() bool {
 		s := w.statuses(t, id)

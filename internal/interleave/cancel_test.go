@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -62,11 +63,11 @@ func wantCancelled[Tx any](ctx context.Context, e *env[Tx]) error {
 			cancelled++
 		}
 	}
-	want := outbox.Published
+	want := inspect.Published
 	switch cancelled {
 	case 0:
 	case 1:
-		want = outbox.Discarded
+		want = inspect.Discarded
 	default:
 		return fmt.Errorf("the message was cancelled %d times", cancelled)
 	}
@@ -74,7 +75,7 @@ func wantCancelled[Tx any](ctx context.Context, e *env[Tx]) error {
 		return err
 	}
 	places, err := e.places(ctx, "b")
-	if err == nil && len(places) > 0 && !slices.Equal(places, []outbox.Status{outbox.Published}) {
+	if err == nil && len(places) > 0 && !slices.Equal(places, []inspect.Status{inspect.Published}) {
 		err = fmt.Errorf("message b is %v, want it published", places)
 	}
 	return err

@@ -14,8 +14,8 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/interleave"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
@@ -28,7 +28,7 @@ type store[Tx any] interface {
 	storetest.Store[Tx]
 	saga.Store[Tx]
 	schedule.Source
-	inbox.Batcher[Tx]
+	contract.Batcher[Tx]
 	lease.BatchStore
 }
 
@@ -316,7 +316,7 @@ func (e *env[Tx]) drainBy(ctx context.Context, p *party[Tx], again bool) (publis
 }
 
 // places returns where a message is.
-func (e *env[Tx]) places(ctx context.Context, id string) (list []outbox.Status, err error) {
+func (e *env[Tx]) places(ctx context.Context, id string) (list []inspect.Status, err error) {
 	states, err := e.admin.MessageStates(ctx, id)
 	for _, s := range states {
 		list = append(list, s.Status)
@@ -326,7 +326,7 @@ func (e *env[Tx]) places(ctx context.Context, id string) (list []outbox.Status, 
 }
 
 // wantPlaces expects a message in these places, in this order.
-func (e *env[Tx]) wantPlaces(ctx context.Context, id string, want ...outbox.Status) error {
+func (e *env[Tx]) wantPlaces(ctx context.Context, id string, want ...inspect.Status) error {
 	got, err := e.places(ctx, id)
 	if err == nil && !slices.Equal(got, want) {
 		err = fmt.Errorf("message %s is %v, want %v", id, got, want)

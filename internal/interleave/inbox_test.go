@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/janitor"
@@ -110,7 +111,7 @@ func records[Tx any](ctx context.Context, _ *env[Tx], p *party[Tx]) error {
 func fails[Tx any](ctx context.Context, _ *env[Tx], p *party[Tx]) error {
 	m := msg("a", "k")
 	p.say("failed")
-	return p.SaveAttempt(ctx, inbox.KeyOf("billing", &m), inbox.FailedAttempt{Count: 1, Error: "no"})
+	return p.SaveAttempt(ctx, inbox.KeyOf("billing", &m), contract.FailedAttempt{Count: 1, Error: "no"})
 }
 
 // handled has a message that was processed long ago.

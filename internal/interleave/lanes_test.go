@@ -7,7 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func laneScenarios[Tx any]() []scenario[Tx] {
@@ -19,7 +19,7 @@ func laneScenarios[Tx any]() []scenario[Tx] {
 		{"a relay leaves while it settles", ready[Tx]("a", "b"), []session[Tx]{settles[Tx](contract.Published), leaves[Tx]}, wantPublished[Tx]("a", "b")},
 		{"a relay leaves while a message fails", ready[Tx]("a", "b"), []session[Tx]{settles[Tx](contract.Wait), leaves[Tx]}, wantOrder[Tx]("a", "b")},
 		{"the archive is maintained while messages are settled", ready[Tx]("a", "b"), []session[Tx]{relays[Tx](1), maintains[Tx]}, wantArchived[Tx]},
-		{"the archive is maintained twice", archived[Tx], []session[Tx]{maintains[Tx], maintains[Tx]}, wantPlaces[Tx]("a", outbox.Published)},
+		{"the archive is maintained twice", archived[Tx], []session[Tx]{maintains[Tx], maintains[Tx]}, wantPlaces[Tx]("a", inspect.Published)},
 	}
 }
 
@@ -85,7 +85,7 @@ func wantArchived[Tx any](ctx context.Context, e *env[Tx]) error {
 		return errors.New("messages were settled, and are to be published again")
 	}
 	for _, id := range []string{"a", "b"} {
-		if err := e.wantPlaces(ctx, id, outbox.Published); err != nil {
+		if err := e.wantPlaces(ctx, id, inspect.Published); err != nil {
 			return err
 		}
 	}

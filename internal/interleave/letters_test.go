@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func letterScenarios[Tx any]() []scenario[Tx] {
@@ -59,7 +59,7 @@ func wantEdited[Tx any](ctx context.Context, e *env[Tx]) error {
 	if len(copies) > 1 {
 		return fmt.Errorf("%d copies", len(copies))
 	}
-	return e.wantPlaces(ctx, copies[0], outbox.Waiting)
+	return e.wantPlaces(ctx, copies[0], inspect.Waiting)
 }
 
 // said returns which of the words the sessions of a run have noted, in the order of the sessions.
@@ -93,7 +93,7 @@ func wantDeletedOrDead[Tx any](ctx context.Context, e *env[Tx]) error {
 	if len(e.said("deleted")) > 0 {
 		return e.wantPlaces(ctx, "a")
 	}
-	return e.wantPlaces(ctx, "a", outbox.Dead)
+	return e.wantPlaces(ctx, "a", inspect.Dead)
 }
 
 func wantRequeuedOrDead[Tx any](ctx context.Context, e *env[Tx]) error {
@@ -101,9 +101,9 @@ func wantRequeuedOrDead[Tx any](ctx context.Context, e *env[Tx]) error {
 	case slices.Equal(done, []string{"requeued"}):
 		return errors.New("a resolved letter was requeued")
 	case len(done) == 2:
-		return e.wantPlaces(ctx, "a", outbox.Waiting)
+		return e.wantPlaces(ctx, "a", inspect.Waiting)
 	}
-	return e.wantPlaces(ctx, "a", outbox.Dead)
+	return e.wantPlaces(ctx, "a", inspect.Dead)
 }
 
 // replayed has two letters and a replay that is to requeue them.
@@ -170,9 +170,9 @@ func wantRequeuedSent[Tx any](ctx context.Context, e *env[Tx]) error {
 	if _, err := e.finish(ctx); err != nil {
 		return err
 	}
-	want := outbox.Published
+	want := inspect.Published
 	if len(e.said("requeued")) == 0 {
-		want = outbox.Dead
+		want = inspect.Dead
 	}
 	return e.wantPlaces(ctx, "b", want)
 }

@@ -292,7 +292,7 @@ func (s memStore) LeaveLanes(ctx context.Context, node string) error {
 	return err
 }
 
-func (s memStore) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
+func (s memStore) SaveAttempt(ctx context.Context, key inbox.Key, a contract.FailedAttempt) error {
 	_, err := alone(s, func() (any, error) { return nil, s.Store.SaveAttempt(ctx, key, a) })
 	return err
 }

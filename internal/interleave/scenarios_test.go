@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 )
@@ -38,8 +39,8 @@ func scenarios[Tx any]() []scenario[Tx] {
 		{"two writers of two ids in opposite order", ready[Tx](), []session[Tx]{writer[Tx]("a", "b"), writer[Tx]("b", "a")}, wantDrained[Tx]()},
 		{"a writer commits while a relay works", ready[Tx]("a"), []session[Tx]{relays[Tx](2), writer[Tx]("b")}, wantDrained[Tx]("a")},
 		{"two writers and a relay", ready[Tx](), []session[Tx]{relays[Tx](1), writer[Tx]("a"), writer[Tx]("b")}, wantDrained[Tx]()},
-		{"messages are settled twice", ready[Tx]("a", "b"), []session[Tx]{relays[Tx](1), relays[Tx](1)}, wantPlaces[Tx]("a", outbox.Published)},
-		{"a message is dead-lettered twice", ready[Tx]("a"), []session[Tx]{parks[Tx], parks[Tx]}, wantPlaces[Tx]("a", outbox.Dead)},
+		{"messages are settled twice", ready[Tx]("a", "b"), []session[Tx]{relays[Tx](1), relays[Tx](1)}, wantPlaces[Tx]("a", inspect.Published)},
+		{"a message is dead-lettered twice", ready[Tx]("a"), []session[Tx]{parks[Tx], parks[Tx]}, wantPlaces[Tx]("a", inspect.Dead)},
 		{"a letter is requeued twice", dead[Tx]("a"), []session[Tx]{requeues[Tx], requeues[Tx]}, wantOneOf[Tx]("requeued")},
 		{"a letter is requeued and resolved", dead[Tx]("a"), []session[Tx]{requeues[Tx], resolves[Tx]}, wantOneOf[Tx]("requeued", "resolved")},
 		{"a letter is requeued and discarded", dead[Tx]("a"), []session[Tx]{requeues[Tx], discards[Tx]}, wantOneOf[Tx]("requeued", "discarded")},
@@ -98,7 +99,7 @@ func wantDrained[Tx any](before ...string) func(context.Context, *env[Tx]) error
 }
 
 // wantPlaces expects a message in these places.
-func wantPlaces[Tx any](id string, want ...outbox.Status) func(context.Context, *env[Tx]) error {
+func wantPlaces[Tx any](id string, want ...inspect.Status) func(context.Context, *env[Tx]) error {
 	return func(ctx context.Context, e *env[Tx]) error { return e.wantPlaces(ctx, id, want...) }
 }
 
@@ -118,15 +119,15 @@ func wantOneOf[Tx any](verbs ...string) func(context.Context, *env[Tx]) error {
 		}
 		switch done {
 		case "requeued":
-			return e.wantPlaces(ctx, "a", outbox.Waiting)
+			return e.wantPlaces(ctx, "a", inspect.Waiting)
 		case "deleted":
 			return e.wantPlaces(ctx, "a")
 		case "discarded":
-			return e.wantPlaces(ctx, "a", outbox.Discarded)
+			return e.wantPlaces(ctx, "a", inspect.Discarded)
 		case "":
 			return errors.New("nobody has succeeded")
 		}
-		return e.wantPlaces(ctx, "a", outbox.Dead)
+		return e.wantPlaces(ctx, "a", inspect.Dead)
 	}
 }
 
@@ -135,7 +136,7 @@ func wantOnePending[Tx any](ctx context.Context, e *env[Tx]) error {
 	places, err := e.places(ctx, "a")
 	pending := 0
 	for _, s := range places {
-		if s == outbox.Pending || s == outbox.Waiting {
+		if s == inspect.Pending || s == inspect.Waiting {
 			pending++
 		}
 	}
@@ -148,7 +149,7 @@ func wantOnePending[Tx any](ctx context.Context, e *env[Tx]) error {
 // wantPending expects the message a in the outbox, once or twice: docs/guarantees.md, "The same id again".
 func wantPending[Tx any](ctx context.Context, e *env[Tx]) error {
 	places, err := e.places(ctx, "a")
-	if err == nil && !slices.Contains(places, outbox.Pending) && !slices.Contains(places, outbox.Waiting) {
+	if err == nil && !slices.Contains(places, inspect.Pending) && !slices.Contains(places, inspect.Waiting) {
 		err = fmt.Errorf("message a is %v", places)
 	}
 	return err
@@ -420,7 +421,7 @@ func wantPublished[Tx any](ids ...string) func(context.Context, *env[Tx]) error 
 			return err
 		}
 		for _, id := range ids {
-			if err := e.wantPlaces(ctx, id, outbox.Published); err != nil {
+			if err := e.wantPlaces(ctx, id, inspect.Published); err != nil {
 				return err
 			}
 		}
@@ -639,12 +640,12 @@ func purges[Tx any](kind janitor.Kind) session[Tx] {
 // wantEach expects what the sessions received: a is waiting if it was requeued, and pending if it was new; docs/guarantees.md,
 // "The same id again".
 func wantEach[Tx any](ctx context.Context, e *env[Tx]) error {
-	want := []outbox.Status{outbox.Dead}
+	want := []inspect.Status{inspect.Dead}
 	if len(e.said("requeued")) > 0 {
-		want[0] = outbox.Waiting
+		want[0] = inspect.Waiting
 	}
 	if len(e.parties[1].committed) > 0 && len(e.said("a new true")) > 0 {
-		want = append(want, outbox.Pending)
+		want = append(want, inspect.Pending)
 	}
 	slices.Sort(want)
 	return e.wantPlaces(ctx, "a", want...)
@@ -656,9 +657,9 @@ func wantPurgedOrRequeued[Tx any](ctx context.Context, e *env[Tx]) error {
 	case len(done) > 1:
 		return errors.New("the letter was purged and requeued")
 	case len(done) == 0:
-		return e.wantPlaces(ctx, "a", outbox.Dead)
+		return e.wantPlaces(ctx, "a", inspect.Dead)
 	case done[0] == "requeued":
-		return e.wantPlaces(ctx, "a", outbox.Waiting)
+		return e.wantPlaces(ctx, "a", inspect.Waiting)
 	}
 	return e.wantPlaces(ctx, "a")
 }

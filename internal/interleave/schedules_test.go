@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -45,7 +45,7 @@ func moves[Tx any](ctx context.Context, _ *env[Tx], p *party[Tx]) error {
 // wantInOnePlace expects the message a once: scheduled, or pending.
 func wantInOnePlace[Tx any](ctx context.Context, e *env[Tx]) error {
 	places, err := e.places(ctx, "a")
-	if err == nil && !slices.Equal(places, []outbox.Status{outbox.Scheduled}) && !slices.Equal(places, []outbox.Status{outbox.Pending}) {
+	if err == nil && !slices.Equal(places, []inspect.Status{inspect.Scheduled}) && !slices.Equal(places, []inspect.Status{inspect.Pending}) {
 		err = fmt.Errorf("message a is %v", places)
 	}
 	return err
@@ -137,7 +137,7 @@ func wantFired[Tx any](ctx context.Context, e *env[Tx]) error {
 	if s.Executions == 0 {
 		return nil
 	}
-	return e.wantPlaces(ctx, s.LastID, outbox.Pending)
+	return e.wantPlaces(ctx, s.LastID, inspect.Pending)
 }
 
 var order = saga.ID{Tenant: waybill.DefaultTenant, Saga: "order", Key: "o1"}

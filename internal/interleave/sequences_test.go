@@ -303,7 +303,7 @@ func operations[Tx any]() map[string]func(ctx context.Context, r *runner[Tx], o 
 		"fail": func(ctx context.Context, r *runner[Tx], o operation) (any, error) {
 			m := o.message(r.now())
 			key := inbox.KeyOf("billing", &m)
-			err := r.admin.SaveAttempt(ctx, key, inbox.FailedAttempt{Count: o.N%5 + 1, Wait: time.Hour, Error: "no"})
+			err := r.admin.SaveAttempt(ctx, key, contract.FailedAttempt{Count: o.N%5 + 1, Wait: time.Hour, Error: "no"})
 			if err != nil {
 				return nil, err
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -93,9 +94,9 @@ func wantTakenBack[Tx any](ctx context.Context, e *env[Tx]) error {
 	for _, p := range e.parties[:e.active] {
 		notes, sent = append(notes, p.notes...), append(sent, p.sent...)
 	}
-	want := outbox.Published
+	want := inspect.Published
 	if slices.Contains(notes, "cancelled 1") {
-		want = outbox.Discarded
+		want = inspect.Discarded
 		if i := slices.Index(notes, "cancelled 1"); slices.Contains(notes[i+1:], "cancelled 1") {
 			return errors.New("the message was cancelled twice")
 		}

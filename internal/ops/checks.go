@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // Severity is how bad a finding is.
@@ -58,12 +57,12 @@ func Worst(findings []Finding) Severity {
 func IsTrouble(f Finding) bool { return gravity(f.Severity) >= gravity(Warning) }
 
 // AnyAlive reports whether a relay is alive.
-func AnyAlive(relays []relay.NodeState) bool {
-	return slices.ContainsFunc(relays, func(n relay.NodeState) bool { return n.Alive })
+func AnyAlive(relays []inspect.RelayState) bool {
+	return slices.ContainsFunc(relays, func(n inspect.RelayState) bool { return n.Alive })
 }
 
 // RelayState returns the state of a relay, or of the lanes without an owner, which have no node.
-func RelayState(n *relay.NodeState) string {
+func RelayState(n *inspect.RelayState) string {
 	switch {
 	case n.Node == "":
 		return "no owner"
@@ -75,14 +74,14 @@ func RelayState(n *relay.NodeState) string {
 
 // RelayCounts sums up relays and lanes.
 type RelayCounts struct {
-	Relays  []relay.NodeState // without the lanes that have no owner
+	Relays  []inspect.RelayState // without the lanes that have no owner
 	Alive   int
 	Lanes   int   // owned by relays that are alive
 	Unowned []int // lanes without an owner
 }
 
 // CountRelays sums relays up.
-func CountRelays(states []relay.NodeState) (c RelayCounts) {
+func CountRelays(states []inspect.RelayState) (c RelayCounts) {
 	for _, r := range states {
 		if r.Node == "" {
 			c.Unowned = r.Lanes
@@ -112,11 +111,11 @@ func CheckRelays(c RelayCounts) []Finding {
 const pendingLimit = time.Minute
 
 // CheckPending checks whether pending messages are being published. alive says whether a relay is known to be alive.
-func CheckPending(stats []outbox.Stats, alive bool) Finding {
+func CheckPending(stats []inspect.Stats, alive bool) Finding {
 	var count int64
 	var oldest time.Duration
 	for _, s := range stats {
-		if s.Status == outbox.Pending {
+		if s.Status == inspect.Pending {
 			count += s.Count
 			oldest = max(oldest, s.Oldest)
 		}
@@ -139,11 +138,11 @@ func CheckPending(stats []outbox.Stats, alive bool) Finding {
 const ownersNamed = 5
 
 // CheckDead counts the dead letters that wait for a decision, by the relay or consumer that dead-lettered them.
-func CheckDead(stats []outbox.Stats) Finding {
+func CheckDead(stats []inspect.Stats) Finding {
 	counts := make(map[string]int)
 	total := 0
 	for _, s := range stats {
-		if s.Status == outbox.Dead || s.Status == outbox.Failed {
+		if s.Status == inspect.Dead || s.Status == inspect.Failed {
 			counts[s.Consumer] += int(s.Count)
 			total += int(s.Count)
 		}
@@ -179,7 +178,7 @@ type Topic struct {
 
 // Topics sums statistics up by topic, the one with the most to do first. The total has no topic; its Oldest is that of
 // pending messages.
-func Topics(stats []outbox.Stats) (topics []Topic, total Topic) {
+func Topics(stats []inspect.Stats) (topics []Topic, total Topic) {
 	rows := make(map[string]*Topic)
 	for _, s := range stats {
 		row := rows[s.Topic]
@@ -188,17 +187,17 @@ func Topics(stats []outbox.Stats) (topics []Topic, total Topic) {
 			rows[s.Topic] = row
 		}
 		switch s.Status {
-		case outbox.Pending:
+		case inspect.Pending:
 			row.Pending, row.Oldest = s.Count, max(row.Oldest, s.Oldest)
 			total.Pending, total.Oldest = total.Pending+s.Count, max(total.Oldest, s.Oldest)
-		case outbox.Waiting:
+		case inspect.Waiting:
 			row.Waiting, row.Oldest = s.Count, max(row.Oldest, s.Oldest)
 			total.Waiting += s.Count
-		case outbox.Scheduled:
+		case inspect.Scheduled:
 			row.Scheduled = s.Count
-		case outbox.Published:
+		case inspect.Published:
 			row.Published = s.Count
-		case outbox.Dead, outbox.Failed:
+		case inspect.Dead, inspect.Failed:
 			row.GivenUp += s.Count
 		}
 	}

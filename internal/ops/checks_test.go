@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 func TestCheckPending(t *testing.T) {
 	t.Parallel()
-	late := []outbox.Stats{{Status: outbox.Pending, Count: 1, Oldest: time.Hour}, {Status: outbox.Scheduled, Count: 9, Oldest: -time.Hour}}
+	late := []inspect.Stats{{Status: inspect.Pending, Count: 1, Oldest: time.Hour}, {Status: inspect.Scheduled, Count: 9, Oldest: -time.Hour}}
 	if got := ops.CheckPending(late, false); got.Severity != ops.Warning || !strings.Contains(got.Advice, "is a relay running?") {
 		t.Errorf("late without a relay: %+v", got)
 	}
@@ -26,9 +26,9 @@ func TestCheckPending(t *testing.T) {
 
 func TestCheckDead(t *testing.T) {
 	t.Parallel()
-	stats := []outbox.Stats{{Status: outbox.Dead, Count: 120}, {Status: outbox.Failed, Consumer: "billing", Count: 4500}}
+	stats := []inspect.Stats{{Status: inspect.Dead, Count: 120}, {Status: inspect.Failed, Consumer: "billing", Count: 4500}}
 	for i := range 6 {
-		stats = append(stats, outbox.Stats{Status: outbox.Dead, Consumer: fmt.Sprint("c", i), Count: 1})
+		stats = append(stats, inspect.Stats{Status: inspect.Dead, Consumer: fmt.Sprint("c", i), Count: 1})
 	}
 	want := "4,626 open letters: 4,500 of consumer billing, 120 of the relay, 1 of consumer c0, 1 of consumer c1, 1 of consumer c2, others of 3 consumers"
 	if got := ops.CheckDead(stats); got.Severity != ops.Warning || got.Found != want {

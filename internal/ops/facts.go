@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -75,7 +76,7 @@ func LetterFacts(l *deadletter.Letter) []Fact {
 		Fact{Name: "state", Value: LetterState(l)},
 		Fact{Name: "failed in", Value: From(l)},
 		Fact{Name: "reason", Value: string(l.Reason)},
-		Fact{Name: "error", Value: Short(l.Error, waybill.MaxErrorLen)},
+		Fact{Name: "error", Value: Short(l.Error, observe.MaxErrorLen)},
 		Fact{Name: "group", Value: l.Fingerprint},
 		Fact{Name: "failed attempts", Value: Count(l.Attempts)},
 		Fact{Name: "requeued", Value: requeued},
@@ -83,7 +84,7 @@ func LetterFacts(l *deadletter.Letter) []Fact {
 		at("first failed", l.FirstFailed),
 		at("last failed", l.LastFailed),
 		at("settled", settled),
-		Fact{Name: "resolution", Value: Short(l.Resolution, waybill.MaxErrorLen)},
+		Fact{Name: "resolution", Value: Short(l.Resolution, observe.MaxErrorLen)},
 		Fact{Name: "message id", Value: l.Message.ID},
 	), MessageFacts(&l.Message)...)
 }
@@ -125,7 +126,7 @@ func InstanceFacts(in *saga.Instance) []Fact {
 		Fact{Name: "number", Value: number(in.Number)},
 		Fact{Name: "status", Value: string(in.Status)},
 		Fact{Name: "state", Value: in.State},
-		Fact{Name: "error", Value: Short(in.Error, waybill.MaxErrorLen)},
+		Fact{Name: "error", Value: Short(in.Error, observe.MaxErrorLen)},
 		Fact{Name: "steps", Value: steps(in.Progress)},
 		Fact{Name: "timeouts", Value: strings.Join(slices.Sorted(maps.Keys(in.Progress.Timeouts)), ", ")},
 		Fact{Name: "definition", Value: strconv.Itoa(in.Definition)},

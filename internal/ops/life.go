@@ -9,17 +9,16 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // Life is everything that a store knows about the messages with one id.
 type Life struct {
-	ID      string             `json:"id"`
-	States  []outbox.State     `json:"states"`
-	Letters []LetterRow        `json:"letters"`
-	Inbox   []inbox.State      `json:"inbox"`
-	Audit   []deadletter.Entry `json:"audit"`
+	ID      string                 `json:"id"`
+	States  []inspect.MessageState `json:"states"`
+	Letters []LetterRow            `json:"letters"`
+	Inbox   []inspect.InboxState   `json:"inbox"`
+	Audit   []deadletter.Entry     `json:"audit"`
 }
 
 const (
@@ -82,7 +81,7 @@ func (l *Life) Events() []Event {
 	return slices.Compact(events) // several destinations have one enqueue
 }
 
-func stateEvents(states []outbox.State) (events []Event) {
+func stateEvents(states []inspect.MessageState) (events []Event) {
 	for _, s := range states {
 		by := "by " + s.Source
 		if s.Tenant != waybill.DefaultTenant {
@@ -115,7 +114,7 @@ func letterEvents(letters []LetterRow) (events []Event) {
 	return events
 }
 
-func inboxEvents(states []inbox.State) (events []Event) {
+func inboxEvents(states []inspect.InboxState) (events []Event) {
 	for _, s := range states {
 		switch {
 		case s.ProcessedAt != nil:
@@ -130,7 +129,7 @@ func inboxEvents(states []inbox.State) (events []Event) {
 }
 
 // StateFacts describe where a message is.
-func StateFacts(s *outbox.State) []Fact {
+func StateFacts(s *inspect.MessageState) []Fact {
 	due := time.Time{}
 	if s.DueAt != nil {
 		due = *s.DueAt
@@ -155,8 +154,8 @@ type FoundBy struct{ Key, CorrelationID, Text string }
 
 // Search returns the messages of the outbox with the statuses, "" for those that are pending: most plus one if
 // there are more.
-func (s Stores) Search(ctx context.Context, f outbox.Filter, statuses []outbox.Status, most int) ([]outbox.State, error) {
-	var found []outbox.State
+func (s Stores) Search(ctx context.Context, f inspect.Filter, statuses []inspect.Status, most int) ([]inspect.MessageState, error) {
+	var found []inspect.MessageState
 	for _, f.Status = range statuses {
 		if f.Limit = most + 1 - len(found); f.Limit == 0 {
 			break
@@ -173,7 +172,7 @@ func (s Stores) Search(ctx context.Context, f outbox.Filter, statuses []outbox.S
 // IDs returns the ids of the messages that the outbox or a dead letter knows: more than most if there are more.
 func (s Stores) IDs(ctx context.Context, by FoundBy, most int) ([]string, error) {
 	var ids []string
-	states, err := s.Search(ctx, outbox.Filter{Key: by.Key, CorrelationID: by.CorrelationID, Text: by.Text}, []outbox.Status{"", outbox.Published}, most)
+	states, err := s.Search(ctx, inspect.Filter{Key: by.Key, CorrelationID: by.CorrelationID, Text: by.Text}, []inspect.Status{"", inspect.Published}, most)
 	if err != nil {
 		return nil, err
 	}

@@ -8,10 +8,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/ops"
-	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -23,7 +21,7 @@ func TestEvents(t *testing.T) {
 	t.Parallel()
 	minute := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
 	published, due := minute(1), minute(9)
-	state := outbox.State{Source: "shop", Tenant: waybill.DefaultTenant, Topic: "orders", EnqueuedAt: noon}
+	state := inspect.MessageState{Source: "shop", Tenant: waybill.DefaultTenant, Topic: "orders", EnqueuedAt: noon}
 	a, b := state, state
 	a.Destination, a.PublishedAt = "east", &published
 	b.Destination, b.DueAt, b.Tenant = "west", &due, "acme"
@@ -35,14 +33,14 @@ func TestEvents(t *testing.T) {
 		life ops.Life
 		want string
 	}{
-		{"destinations", ops.Life{States: []outbox.State{a, a, b}},
+		{"destinations", ops.Life{States: []inspect.MessageState{a, a, b}},
 			"enqueued by shop; enqueued by shop for tenant acme; published to orders east; due for orders west"},
 		{"a letter without history", ops.Life{Letters: []ops.LetterRow{ops.LetterRowOf(letter)}},
 			"failed first letter 7 of consumer billing; dead-lettered letter 7 of consumer billing, rejected: no such customer"},
 		{"one with history", ops.Life{Letters: []ops.LetterRow{ops.LetterRowOf(full)}},
 			"attempt failed on n1: first; attempt failed on n2: second; dead-lettered letter 7 of consumer billing, rejected: no such customer"},
 		{"inbox and audit", ops.Life{
-			Inbox: []inbox.State{{Consumer: "mailer", DueAt: &due, Attempts: 1, Error: "busy"}, {Consumer: "billing", ProcessedAt: &published}},
+			Inbox: []inspect.InboxState{{Consumer: "mailer", DueAt: &due, Attempts: 1, Error: "busy"}, {Consumer: "billing", ProcessedAt: &published}},
 			Audit: []deadletter.Entry{{Action: "edit", By: "ann", Why: "typo"}, {At: minute(3), Action: "resolve", By: "ann", Why: "mailed"}},
 		}, "processed by consumer billing; resolve by ann mailed; due again for consumer mailer after 1 failed attempt: busy; edit by ann typo"},
 	} {
@@ -126,15 +124,15 @@ func TestSchedule(t *testing.T) {
 
 func TestCheckRelays(t *testing.T) {
 	t.Parallel()
-	alive, gone, free := relay.NodeState{Node: "a", Alive: true, Lanes: []int{0, 1}}, relay.NodeState{Node: "b", Lanes: []int{2}}, relay.NodeState{Lanes: []int{3}}
+	alive, gone, free := inspect.RelayState{Node: "a", Alive: true, Lanes: []int{0, 1}}, inspect.RelayState{Node: "b", Lanes: []int{2}}, inspect.RelayState{Lanes: []int{3}}
 	for _, tt := range []struct {
-		states []relay.NodeState
+		states []inspect.RelayState
 		want   string
 	}{
 		{nil, "[{problem relays No relay is running Start one, or nothing is published.}]"},
-		{[]relay.NodeState{gone}, "[{problem relays No relay is running Start one, or nothing is published.}]"},
-		{[]relay.NodeState{alive, gone, free}, "[{warning lanes 1 lane owned by nobody A relay takes them within seconds; if it stays so, look at its log.}]"},
-		{[]relay.NodeState{alive, gone}, "[]"},
+		{[]inspect.RelayState{gone}, "[{problem relays No relay is running Start one, or nothing is published.}]"},
+		{[]inspect.RelayState{alive, gone, free}, "[{warning lanes 1 lane owned by nobody A relay takes them within seconds; if it stays so, look at its log.}]"},
+		{[]inspect.RelayState{alive, gone}, "[]"},
 	} {
 		if got := fmt.Sprint(ops.CheckRelays(ops.CountRelays(tt.states))); got != tt.want {
 			t.Errorf("CheckRelays() = %s, want %s", got, tt.want)

@@ -5,18 +5,18 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // Match is what a text names.
 type Match struct {
-	ID      string              // of the message with this id, "" if there is none: then the others count
-	States  []outbox.State      // of messages
-	Letters []deadletter.Letter // in any state
+	ID      string                 // of the message with this id, "" if there is none: then the others count
+	States  []inspect.MessageState // of messages
+	Letters []deadletter.Letter    // in any state
 }
 
 // AnyStatus are the statuses to search for messages wherever they are; "" stands for those that are not yet published.
-var AnyStatus = []outbox.Status{"", outbox.Dead, outbox.Failed, outbox.Discarded, outbox.Published}
+var AnyStatus = []inspect.Status{"", inspect.Dead, inspect.Failed, inspect.Discarded, inspect.Published}
 
 var anyState = []deadletter.State{deadletter.Open, deadletter.Resolved, deadletter.Discarded}
 
@@ -33,13 +33,13 @@ func (s Stores) Lookup(ctx context.Context, text string, most int) (m Match, err
 			return Match{ID: text}, nil
 		}
 	}
-	if m.States, err = s.Search(ctx, outbox.Filter{Text: text}, AnyStatus, most); err != nil {
+	if m.States, err = s.Search(ctx, inspect.Filter{Text: text}, AnyStatus, most); err != nil {
 		return m, err
 	}
 	if m.Letters, err = s.lettersWith(ctx, text, most); err != nil || len(m.States)+len(m.Letters) > 0 {
 		return m, err
 	}
-	m.States, err = s.Search(ctx, outbox.Filter{Tenant: text}, AnyStatus, most)
+	m.States, err = s.Search(ctx, inspect.Filter{Tenant: text}, AnyStatus, most)
 	return m, err
 }
 

@@ -9,21 +9,19 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
-	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
 
 // Outbox finds messages.
 type Outbox interface {
-	// MessageStates is that of [outbox.Inspector].
-	MessageStates(ctx context.Context, id string) ([]outbox.State, error)
+	// MessageStates is that of [inspect.Outbox].
+	MessageStates(ctx context.Context, id string) ([]inspect.MessageState, error)
 
-	// OutboxMessages is that of [outbox.Inspector].
-	OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbox.State, error)
+	// OutboxMessages is that of [inspect.Outbox].
+	OutboxMessages(ctx context.Context, f inspect.Filter) ([]inspect.MessageState, error)
 }
 
 // Replays ends bulk replays.
@@ -36,9 +34,9 @@ type Replays interface {
 type Stores struct {
 	Outbox    Outbox
 	Letters   deadletter.Store
-	Inbox     inbox.Inspector
+	Inbox     inspect.Inbox
 	Replays   Replays
-	Relays    relay.Inspector
+	Relays    inspect.Relays
 	Schedules schedule.OperatorStore
 	Sagas     saga.OperatorStore
 	Audit     deadletter.Auditor
@@ -52,9 +50,9 @@ func Of(store any) Stores {
 	var s Stores
 	s.Outbox, _ = store.(Outbox)
 	s.Letters, _ = store.(deadletter.Store)
-	s.Inbox, _ = store.(inbox.Inspector)
+	s.Inbox, _ = store.(inspect.Inbox)
 	s.Replays, _ = store.(Replays)
-	s.Relays, _ = store.(relay.Inspector)
+	s.Relays, _ = store.(inspect.Relays)
 	s.Schedules, _ = store.(schedule.OperatorStore)
 	s.Sagas, _ = store.(saga.OperatorStore)
 	s.Audit, _ = store.(deadletter.Auditor)

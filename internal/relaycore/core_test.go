@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/backoff"
 )
 
 // rig drives a core by hand.
@@ -21,7 +22,7 @@ type rig struct {
 
 func newRig(t *testing.T, change func(*Config)) *rig {
 	t.Helper()
-	retry, err := waybill.RetryPolicy{DisableJitter: true}.WithDefaults()
+	retry, err := backoff.WithDefaults(waybill.RetryPolicy{DisableJitter: true})
 	if err != nil {
 		t.Fatal(err)
 	}

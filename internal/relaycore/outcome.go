@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/backoff"
 )
 
 // jitterShare is the jitter of delays, as in [waybill.RetryPolicy].
@@ -13,7 +14,7 @@ const jitterShare = 0.2
 func (c *Core) delay(failed int) time.Duration {
 	exact := c.cfg.Retry
 	exact.DisableJitter = true
-	d := exact.Delay(failed)
+	d := backoff.Delay(exact, failed)
 	if c.cfg.Retry.DisableJitter {
 		return d
 	}
@@ -56,7 +57,7 @@ func (c *Core) conclude(m *Message, r Result, took time.Duration) bool {
 
 // concludeFailure decides whether a failed message is retried.
 func (c *Core) concludeFailure(st *Settlement, r Result) {
-	exhausted := c.cfg.Retry.Exhausted(st.Attempts)
+	exhausted := backoff.Exhausted(c.cfg.Retry, st.Attempts)
 	switch {
 	case r.Kind == waybill.Permanent && !r.unroutable():
 		c.giveUp(st, r.Reason)

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -74,7 +76,7 @@ func (e *Engine[S]) CancelEnqueued(ctx context.Context, session S, id outbox.Ide
 	return t.Cancel(ctx, id)
 }
 
-// ProcessOnce implements [inbox.Inbox].
+// ProcessOnce implements [contract.Inbox].
 func (e *Engine[S]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, session S) error) (inbox.Outcome, error) {
 	outcomes, err := e.ProcessBatch(ctx, []inbox.Record{rec}, func(ctx context.Context, session S, _ []int) error { return fn(ctx, session) })
 	if err != nil {
@@ -83,10 +85,10 @@ func (e *Engine[S]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(c
 	return outcomes[0], nil
 }
 
-// ProcessBatch implements [inbox.Batcher]. A handler that conflicts with another transaction is not run again
+// ProcessBatch implements [contract.Batcher]. A handler that conflicts with another transaction is not run again
 // here.
 func (e *Engine[S]) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(ctx context.Context, session S, fresh []int) error) (outcomes []inbox.Outcome, err error) {
-	if err := inbox.ValidateBatch(recs); err != nil {
+	if err := contract.ValidateBatch(recs); err != nil {
 		return nil, err
 	}
 	if len(recs) == 0 {
@@ -108,12 +110,12 @@ func (e *Engine[S]) ProcessBatch(ctx context.Context, recs []inbox.Record, fn fu
 	return outcomes, nil
 }
 
-// SaveStarts implements [inbox.Inbox].
+// SaveStarts implements [contract.Inbox].
 func (e *Engine[S]) SaveStarts(ctx context.Context, key inbox.Key, starts int) error {
 	return e.run(ctx, func(ctx context.Context, t *Tx) error { return t.SaveStarts(ctx, key, starts) })
 }
 
-// BuryMessage implements [inbox.Inbox].
+// BuryMessage implements [contract.Inbox].
 func (e *Engine[S]) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, err error) {
 	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
 		buried, err = t.Bury(ctx, l)
@@ -122,8 +124,8 @@ func (e *Engine[S]) BuryMessage(ctx context.Context, l inbox.Letter) (buried boo
 	return buried && err == nil, err
 }
 
-// InboxSize implements [inbox.Sizer]. Round trips: 2.
-func (e *Engine[S]) InboxSize(ctx context.Context) (size inbox.Size, err error) {
+// InboxSize implements [inspect.InboxSizer]. Round trips: 2.
+func (e *Engine[S]) InboxSize(ctx context.Context) (size inspect.InboxSize, err error) {
 	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
 		n, err := t.Inbox.Count(ctx)
 		if err != nil {

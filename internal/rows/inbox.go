@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // NewRecord returns the record of a message that is processed.
@@ -92,21 +94,21 @@ func (t *Tx) removeRecords(ctx context.Context, c []Condition[*Record], limit in
 	return len(keys), t.Inbox.Delete(ctx, keys...)
 }
 
-// FailedAttempts implements [inbox.Inbox]. Round trips: 1.
-func (e *Engine[S]) FailedAttempts(ctx context.Context, key inbox.Key) (known inbox.Attempts, err error) {
+// FailedAttempts implements [contract.Inbox]. Round trips: 1.
+func (e *Engine[S]) FailedAttempts(ctx context.Context, key inbox.Key) (known contract.Attempts, err error) {
 	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
-		known = inbox.Attempts{}
+		known = contract.Attempts{}
 		a, err := get(ctx, t.Attempts, key)
 		if err == nil && a != nil {
-			known = inbox.Attempts{Count: a.Count, Wait: max(0, a.DueAt.Sub(t.Now)), Starts: a.Starts, Error: a.lastError()}
+			known = contract.Attempts{Count: a.Count, Wait: max(0, a.DueAt.Sub(t.Now)), Starts: a.Starts, Error: a.lastError()}
 		}
 		return err
 	})
 	return known, err
 }
 
-// SaveAttempt implements [inbox.Inbox]. Round trips: 2.
-func (e *Engine[S]) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
+// SaveAttempt implements [contract.Inbox]. Round trips: 2.
+func (e *Engine[S]) SaveAttempt(ctx context.Context, key inbox.Key, a contract.FailedAttempt) error {
 	return e.run(ctx, func(ctx context.Context, t *Tx) error {
 		past, err := t.attempt(ctx, key)
 		if err != nil {
@@ -186,11 +188,11 @@ func (t *Tx) letterOf(l inbox.Letter, past Attempt) *Letter {
 	}
 }
 
-// InboxStates implements [inbox.Inspector]. Round trips: 2.
-func (e *Engine[S]) InboxStates(ctx context.Context, id, consumer string) ([]inbox.State, error) {
-	var states []inbox.State
+// InboxStates implements [inspect.Inbox]. Round trips: 2.
+func (e *Engine[S]) InboxStates(ctx context.Context, id, consumer string) ([]inspect.InboxState, error) {
+	var states []inspect.InboxState
 	err := e.run(ctx, func(ctx context.Context, t *Tx) error {
-		states = []inbox.State{}
+		states = []inspect.InboxState{}
 		byID := append(records.Consumer.isIf(consumer), anyOf([]Condition[*Record]{records.MessageID.is(id)}, []Condition[*Record]{records.Message.is(id)}))
 		found, err := t.Inbox.Find(ctx, where(byID...))
 		if err != nil {
@@ -209,18 +211,18 @@ func (e *Engine[S]) InboxStates(ctx context.Context, id, consumer string) ([]inb
 		}
 		return err
 	})
-	slices.SortFunc(states, func(a, b inbox.State) int {
+	slices.SortFunc(states, func(a, b inspect.InboxState) int {
 		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Source, b.Source),
 			cmp.Compare(a.Alias, b.Alias), cmp.Compare(a.Message, b.Message))
 	})
 	return states, err
 }
 
-func stateOf(k inbox.Key) inbox.State {
-	return inbox.State{Tenant: k.Tenant, Consumer: k.Consumer, Source: k.Source, Alias: k.Alias, Message: k.Message}
+func stateOf(k inbox.Key) inspect.InboxState {
+	return inspect.InboxState{Tenant: k.Tenant, Consumer: k.Consumer, Source: k.Source, Alias: k.Alias, Message: k.Message}
 }
 
-func (r *Record) state() inbox.State {
+func (r *Record) state() inspect.InboxState {
 	st := stateOf(r.Key)
 	st.MessageID, st.Type = r.MessageID, r.Type
 	if r.Dead {
@@ -231,7 +233,7 @@ func (r *Record) state() inbox.State {
 	return st
 }
 
-func (a *Attempt) state() inbox.State {
+func (a *Attempt) state() inspect.InboxState {
 	st := stateOf(a.Key)
 	st.Attempts, st.DueAt, st.Error = a.Count, &a.DueAt, a.lastError()
 	return st

@@ -7,25 +7,25 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // place is a table, or the part of one, whose messages have one status.
 type place struct {
-	status outbox.Status
-	states func(ctx context.Context, t *Tx, f listFilter) ([]outbox.State, error)
+	status inspect.Status
+	states func(ctx context.Context, t *Tx, f listFilter) ([]inspect.MessageState, error)
 	sums   func(ctx context.Context, t *Tx) ([]Sum, error)
 }
 
 // listFilter says which messages of a place are listed, and in which order.
 type listFilter struct {
-	outbox.Filter
+	inspect.Filter
 	newest bool // by when they were published, the newest first
 	limit  int  // 0 is no limit
 }
 
 // conditions hold for the messages of a filter.
-func (c ofRow[V]) conditions(f outbox.Filter, now time.Time) []Condition[V] {
+func (c ofRow[V]) conditions(f inspect.Filter, now time.Time) []Condition[V] {
 	list := c.Topic.isIf(f.Topic)
 	list = append(list, c.Key.isIf(f.Key)...)
 	list = append(list, c.Tenant.isIf(f.Tenant)...)
@@ -38,14 +38,14 @@ func (c ofRow[V]) conditions(f outbox.Filter, now time.Time) []Condition[V] {
 }
 
 // part is a place in a table: rows of which conditions hold.
-func part[K any, V based](table func(*Tx) Table[K, V], c ofRow[V], status outbox.Status, state func(V) outbox.State, conditions func(now time.Time) []Condition[V]) place {
+func part[K any, V based](table func(*Tx) Table[K, V], c ofRow[V], status inspect.Status, state func(V) inspect.MessageState, conditions func(now time.Time) []Condition[V]) place {
 	since := SinceEnqueued
 	if unpublished(status) {
 		since = SinceDue
 	}
 	return place{
 		status: status,
-		states: func(ctx context.Context, t *Tx, f listFilter) ([]outbox.State, error) {
+		states: func(ctx context.Context, t *Tx, f listFilter) ([]inspect.MessageState, error) {
 			q := where(append(conditions(t.Now), c.conditions(f.Filter, t.Now)...)...).
 				sorted(c.EnqueuedAt.rising(), c.MessageID.rising(), c.Destination.rising()).first(f.limit)
 			if f.newest {
@@ -53,7 +53,7 @@ func part[K any, V based](table func(*Tx) Table[K, V], c ofRow[V], status outbox
 			}
 			q.Lean = true
 			found, err := table(t).Find(ctx, q)
-			states := make([]outbox.State, len(found))
+			states := make([]inspect.MessageState, len(found))
 			for i, r := range found {
 				states[i] = state(r)
 				states[i].Status = status
@@ -77,8 +77,8 @@ func newest[V based]() Order[V] {
 	return TimeColumn[V]{archived.PublishedAt.Name, at}.falling()
 }
 
-func unpublished(st outbox.Status) bool {
-	return st == outbox.Pending || st == outbox.Waiting || st == outbox.Scheduled
+func unpublished(st inspect.Status) bool {
+	return st == inspect.Pending || st == inspect.Waiting || st == inspect.Scheduled
 }
 
 func none[V any](time.Time) []Condition[V] { return nil }
@@ -89,16 +89,16 @@ func undead() []place {
 	due := func(now time.Time) []Condition[*Row] { return []Condition[*Row]{ready.DeliverAt.atMost(micros(now))} }
 	later := func(now time.Time) []Condition[*Row] { return []Condition[*Row]{ready.DeliverAt.above(micros(now))} }
 	return []place{
-		part(pending, ready, outbox.Pending, (*Row).state, due),
-		part(pending, ready, outbox.Scheduled, (*Row).scheduledState, later),
-		part(func(t *Tx) Table[Place, *Waiting] { return t.Waiting }, waits.ofRow, outbox.Waiting, (*Waiting).state, none[*Waiting]),
-		part(func(t *Tx) Table[int64, *Row] { return t.Scheduled }, ready, outbox.Scheduled, (*Row).scheduledState, none[*Row]),
-		part(func(t *Tx) Table[any, *Archived] { return t.Archive }, archived.ofRow, outbox.Published, (*Archived).state, none[*Archived]),
+		part(pending, ready, inspect.Pending, (*Row).state, due),
+		part(pending, ready, inspect.Scheduled, (*Row).scheduledState, later),
+		part(func(t *Tx) Table[Place, *Waiting] { return t.Waiting }, waits.ofRow, inspect.Waiting, (*Waiting).state, none[*Waiting]),
+		part(func(t *Tx) Table[int64, *Row] { return t.Scheduled }, ready, inspect.Scheduled, (*Row).scheduledState, none[*Row]),
+		part(func(t *Tx) Table[any, *Archived] { return t.Archive }, archived.ofRow, inspect.Published, (*Archived).state, none[*Archived]),
 	}
 }
 
 // dead is a place of dead letters.
-func dead(status outbox.Status, conditions ...Condition[*Letter]) place {
+func dead(status inspect.Status, conditions ...Condition[*Letter]) place {
 	return part(func(t *Tx) Table[int64, *Letter] { return t.Letters }, letters.ofRow, status, (*Letter).state,
 		func(time.Time) []Condition[*Letter] { return slices.Clone(conditions) })
 }
@@ -107,9 +107,9 @@ func dead(status outbox.Status, conditions ...Condition[*Letter]) place {
 func listed() []place {
 	relays, kept := letters.Origin.is(deadletter.FromRelay), letters.State.notIn(deadletter.Discarded)
 	return append(undead(),
-		dead(outbox.Dead, relays, kept, letters.Failed.is(false)),
-		dead(outbox.Failed, relays, kept, letters.Failed.is(true)),
-		dead(outbox.Discarded, relays, letters.State.is(deadletter.Discarded)),
+		dead(inspect.Dead, relays, kept, letters.Failed.is(false)),
+		dead(inspect.Failed, relays, kept, letters.Failed.is(true)),
+		dead(inspect.Discarded, relays, letters.State.is(deadletter.Discarded)),
 	)
 }
 
@@ -118,27 +118,27 @@ func listed() []place {
 func counted() []place {
 	open, idle := letters.State.is(deadletter.Open), letters.Requeued.is(false)
 	return append(undead(),
-		dead(outbox.Dead, open, idle, letters.Failed.is(false)),
-		dead(outbox.Failed, open, idle, letters.Failed.is(true)),
-		dead(outbox.Discarded, letters.Origin.is(deadletter.FromRelay), letters.State.is(deadletter.Discarded)),
+		dead(inspect.Dead, open, idle, letters.Failed.is(false)),
+		dead(inspect.Failed, open, idle, letters.Failed.is(true)),
+		dead(inspect.Discarded, letters.Origin.is(deadletter.FromRelay), letters.State.is(deadletter.Discarded)),
 	)
 }
 
-func (r *Row) state() outbox.State {
+func (r *Row) state() inspect.MessageState {
 	m := &r.Message
-	return outbox.State{
+	return inspect.MessageState{
 		ID: m.ID, Topic: m.Address(), Destination: r.Destination, Type: m.Type, Source: m.Source, Tenant: m.Tenant, Key: m.Key,
 		EnqueuedAt: r.EnqueuedAt,
 	}
 }
 
-func (r *Row) scheduledState() outbox.State {
+func (r *Row) scheduledState() inspect.MessageState {
 	st, due := r.state(), r.Message.DeliverAt
 	st.DueAt = &due
 	return st
 }
 
-func (w *Waiting) state() outbox.State {
+func (w *Waiting) state() inspect.MessageState {
 	st := w.Row.state()
 	st.Attempts, st.Error = w.Attempts, w.Error
 	if !w.DueAt.IsZero() {
@@ -147,21 +147,21 @@ func (w *Waiting) state() outbox.State {
 	return st
 }
 
-func (a *Archived) state() outbox.State {
+func (a *Archived) state() inspect.MessageState {
 	st := a.Row.state()
 	st.Attempts, st.PublishedAt = a.Attempts, &a.PublishedAt
 	return st
 }
 
-func (l *Letter) state() outbox.State {
+func (l *Letter) state() inspect.MessageState {
 	st := l.Row.state()
 	st.Attempts, st.Error = l.Attempts, l.Error
 	return st
 }
 
 // states returns the messages of the places that wanted is true for.
-func (e *Engine[S]) states(ctx context.Context, wanted func(outbox.Status) bool, f listFilter) ([]outbox.State, error) {
-	states := []outbox.State{}
+func (e *Engine[S]) states(ctx context.Context, wanted func(inspect.Status) bool, f listFilter) ([]inspect.MessageState, error) {
+	states := []inspect.MessageState{}
 	err := e.run(ctx, func(ctx context.Context, t *Tx) error {
 		states = states[:0]
 		for _, p := range listed() {
@@ -179,28 +179,28 @@ func (e *Engine[S]) states(ctx context.Context, wanted func(outbox.Status) bool,
 	return states, err
 }
 
-// MessageStates implements [outbox.Inspector]. Round trips: 8.
-func (e *Engine[S]) MessageStates(ctx context.Context, id string) ([]outbox.State, error) {
+// MessageStates implements [inspect.Outbox]. Round trips: 8.
+func (e *Engine[S]) MessageStates(ctx context.Context, id string) ([]inspect.MessageState, error) {
 	if id == "" { // which would be no filter
-		return []outbox.State{}, nil
+		return []inspect.MessageState{}, nil
 	}
-	states, err := e.states(ctx, func(outbox.Status) bool { return true }, listFilter{Filter: outbox.Filter{MessageID: id}})
-	slices.SortFunc(states, func(a, b outbox.State) int {
+	states, err := e.states(ctx, func(inspect.Status) bool { return true }, listFilter{Filter: inspect.Filter{MessageID: id}})
+	slices.SortFunc(states, func(a, b inspect.MessageState) int {
 		return cmp.Or(a.EnqueuedAt.Compare(b.EnqueuedAt), cmp.Compare(a.Destination, b.Destination))
 	})
 	return states, err
 }
 
-// OutboxMessages implements [outbox.Inspector]. Round trips: 4 at most.
-func (e *Engine[S]) OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbox.State, error) {
+// OutboxMessages implements [inspect.Outbox]. Round trips: 4 at most.
+func (e *Engine[S]) OutboxMessages(ctx context.Context, f inspect.Filter) ([]inspect.MessageState, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
 	}
-	wanted := func(st outbox.Status) bool { return st == f.Status || f.Status == "" && unpublished(st) }
-	limit := cmp.Or(f.Limit, outbox.DefaultLimit)
-	list, err := e.states(ctx, wanted, listFilter{f, f.Status == outbox.Published, limit})
-	slices.SortStableFunc(list, func(a, b outbox.State) int {
-		if f.Status == outbox.Published {
+	wanted := func(st inspect.Status) bool { return st == f.Status || f.Status == "" && unpublished(st) }
+	limit := cmp.Or(f.Limit, inspect.DefaultLimit)
+	list, err := e.states(ctx, wanted, listFilter{f, f.Status == inspect.Published, limit})
+	slices.SortStableFunc(list, func(a, b inspect.MessageState) int {
+		if f.Status == inspect.Published {
 			return b.PublishedAt.Compare(*a.PublishedAt)
 		}
 		return cmp.Or(a.EnqueuedAt.Compare(b.EnqueuedAt), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Destination, b.Destination))
@@ -208,20 +208,20 @@ func (e *Engine[S]) OutboxMessages(ctx context.Context, f outbox.Filter) ([]outb
 	return list[:min(len(list), limit)], err
 }
 
-// OutboxStats implements [outbox.Inspector]. Round trips: 8.
-func (e *Engine[S]) OutboxStats(ctx context.Context) ([]outbox.Stats, error) {
-	return e.count(ctx, func(outbox.Status) bool { return true })
+// OutboxStats implements [inspect.Outbox]. Round trips: 8.
+func (e *Engine[S]) OutboxStats(ctx context.Context) ([]inspect.Stats, error) {
+	return e.count(ctx, func(inspect.Status) bool { return true })
 }
 
-// OutboxBacklog implements [outbox.Inspector]. Round trips: 2.
-func (e *Engine[S]) OutboxBacklog(ctx context.Context) ([]outbox.Stats, error) {
-	return e.count(ctx, func(st outbox.Status) bool { return st == outbox.Pending || st == outbox.Waiting })
+// OutboxBacklog implements [inspect.Outbox]. Round trips: 2.
+func (e *Engine[S]) OutboxBacklog(ctx context.Context) ([]inspect.Stats, error) {
+	return e.count(ctx, func(st inspect.Status) bool { return st == inspect.Pending || st == inspect.Waiting })
 }
 
-func (e *Engine[S]) count(ctx context.Context, counts func(outbox.Status) bool) ([]outbox.Stats, error) {
-	var stats []outbox.Stats
+func (e *Engine[S]) count(ctx context.Context, counts func(inspect.Status) bool) ([]inspect.Stats, error) {
+	var stats []inspect.Stats
 	err := e.run(ctx, func(ctx context.Context, t *Tx) error {
-		stats = []outbox.Stats{}
+		stats = []inspect.Stats{}
 		for _, p := range counted() {
 			if !counts(p.status) {
 				continue
@@ -231,7 +231,7 @@ func (e *Engine[S]) count(ctx context.Context, counts func(outbox.Status) bool) 
 				return err
 			}
 			for _, s := range sums {
-				stats = append(stats, outbox.Stats{Topic: s.Topic, Status: p.status, Consumer: s.Consumer, Count: s.Count, Oldest: t.Now.Sub(s.Oldest)})
+				stats = append(stats, inspect.Stats{Topic: s.Topic, Status: p.status, Consumer: s.Consumer, Count: s.Count, Oldest: t.Now.Sub(s.Oldest)})
 			}
 		}
 		return nil
@@ -240,11 +240,11 @@ func (e *Engine[S]) count(ctx context.Context, counts func(outbox.Status) bool) 
 }
 
 // merged sorts stats by topic, status and consumer, and adds up those of one status in two places.
-func merged(stats []outbox.Stats) []outbox.Stats {
-	slices.SortFunc(stats, func(a, b outbox.Stats) int {
+func merged(stats []inspect.Stats) []inspect.Stats {
+	slices.SortFunc(stats, func(a, b inspect.Stats) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Status, b.Status), cmp.Compare(a.Consumer, b.Consumer))
 	})
-	list := []outbox.Stats{}
+	list := []inspect.Stats{}
 	for _, st := range stats {
 		if n := len(list); n > 0 && list[n-1].Topic == st.Topic && list[n-1].Status == st.Status && list[n-1].Consumer == st.Consumer {
 			list[n-1].Count += st.Count

@@ -8,8 +8,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/lanehash"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // RenewLanes implements [contract.Source]. Round trips: 4 at most, and 1 for each relay that has gone.
@@ -127,9 +127,9 @@ func numbersOf(lanes []contract.Lane) []int {
 	return numbers
 }
 
-// RelayStates implements [relay.Inspector]. Round trips: 2.
-func (e *Engine[S]) RelayStates(ctx context.Context) ([]relay.NodeState, error) {
-	nodes := map[string]relay.NodeState{}
+// RelayStates implements [inspect.Relays]. Round trips: 2.
+func (e *Engine[S]) RelayStates(ctx context.Context) ([]inspect.RelayState, error) {
+	nodes := map[string]inspect.RelayState{}
 	err := e.run(ctx, func(ctx context.Context, t *Tx) error {
 		clear(nodes)
 		relays, err := t.Relays.Find(ctx, Query[*Relay]{})
@@ -137,7 +137,7 @@ func (e *Engine[S]) RelayStates(ctx context.Context) ([]relay.NodeState, error) 
 			return err
 		}
 		for _, r := range relays {
-			nodes[r.Node] = relay.NodeState{Node: r.Node, StartedAt: r.Started.UTC(), ExpiresAt: r.Until.UTC(), Alive: r.Until.After(t.Now), Lanes: []int{}}
+			nodes[r.Node] = inspect.RelayState{Node: r.Node, StartedAt: r.Started.UTC(), ExpiresAt: r.Until.UTC(), Alive: r.Until.After(t.Now), Lanes: []int{}}
 		}
 		list, err := t.Lanes.Find(ctx, Query[*Lane]{}.sorted(lanes.Number.rising()))
 		for _, l := range list {
@@ -150,10 +150,10 @@ func (e *Engine[S]) RelayStates(ctx context.Context) ([]relay.NodeState, error) 
 		}
 		return err
 	})
-	states := make([]relay.NodeState, 0, len(nodes))
+	states := make([]inspect.RelayState, 0, len(nodes))
 	for _, st := range nodes {
 		states = append(states, st)
 	}
-	slices.SortFunc(states, func(a, b relay.NodeState) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(states, func(a, b inspect.RelayState) int { return cmp.Compare(a.Node, b.Node) })
 	return states, err
 }

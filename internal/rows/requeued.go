@@ -5,26 +5,27 @@ import (
 	"errors"
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// TakeRequeued implements [inbox.Inbox]. Round trips: 2.
-func (e *Engine[S]) TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (r inbox.Requeued, found bool, err error) {
+// TakeRequeued implements [contract.Inbox]. Round trips: 2.
+func (e *Engine[S]) TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (r contract.Requeued, found bool, err error) {
 	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
 		l, err := first(ctx, t.Letters, where(letters.Consumer.is(consumer), letters.Requeued.is(true), letters.RequeuedAt.atMost(t.Now)).sorted(letters.Number.rising()))
 		if found = l != nil; err != nil || !found {
 			return err
 		}
 		l.RequeuedAt = t.Now.Add(lease)
-		r = inbox.Requeued{Number: l.Number, Key: l.Key, Message: l.Row.Message.Clone()}
+		r = contract.Requeued{Number: l.Number, Key: l.Key, Message: l.Row.Message.Clone()}
 		return t.Letters.Put(ctx, l)
 	})
 	return r, found && err == nil, err
 }
 
-// RunRequeued implements [inbox.Inbox]. Round trips: 5.
-func (e *Engine[S]) RunRequeued(ctx context.Context, r inbox.Requeued, node string, fn func(ctx context.Context, session S) error) (found bool, err error) {
+// RunRequeued implements [contract.Inbox]. Round trips: 5.
+func (e *Engine[S]) RunRequeued(ctx context.Context, r contract.Requeued, node string, fn func(ctx context.Context, session S) error) (found bool, err error) {
 	running := false
 	var began time.Time
 	err = e.store.Run(ctx, func() bool { return !running }, func(ctx context.Context, t *Tx, session S) error {

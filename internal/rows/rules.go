@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // LetterState is the state of a dead letter by which actions are allowed or refused.
@@ -71,7 +72,7 @@ type Failure struct {
 
 // FailureOf returns what an error of the consumer leads to.
 func FailureOf(cause error) Failure {
-	f := Failure{Error: waybill.ErrorText(cause), Reason: waybill.ReasonExhausted}
+	f := Failure{Error: observe.ErrorText(cause), Reason: waybill.ReasonExhausted}
 	switch waybill.KindOf(cause) {
 	case waybill.Permanent:
 		f.Reason, f.DeadAgain = waybill.ReasonOf(cause), true

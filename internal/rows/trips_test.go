@@ -197,14 +197,14 @@ func TestRoundTrips(t *testing.T) {
 		return err
 	})
 	trips("RequeueDeadLetter of a consumer", 4, func() error { _, err := e.RequeueDeadLetter(ctx, 2, act); return err })
-	var taken inbox.Requeued
+	var taken contract.Requeued
 	trips("TakeRequeued", 2, func() (err error) { taken, _, err = e.TakeRequeued(ctx, "billing", 0); return err })
 	trips("RunRequeued", 5, func() error {
 		_, err := e.RunRequeued(ctx, taken, "b", func(context.Context, *tripStore) error { return nil })
 		return err
 	})
 	rec.Message = "y"
-	trips("SaveAttempt", 2, func() error { return e.SaveAttempt(ctx, rec.Key, inbox.FailedAttempt{Count: 1}) })
+	trips("SaveAttempt", 2, func() error { return e.SaveAttempt(ctx, rec.Key, contract.FailedAttempt{Count: 1}) })
 	trips("ProcessOnce", 3, func() error {
 		_, err := e.ProcessOnce(ctx, rec, func(context.Context, *tripStore) error { return nil })
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
@@ -206,9 +207,9 @@ func (l *ledger) waits(st *relaycore.Settlement, r relaycore.Result) error {
 	policy.DisableJitter = true
 	switch {
 	case r.Kind == waybill.Conflict:
-		want = policy.Delay(1)
+		want = backoff.Delay(policy, 1)
 	case r.Kind != waybill.Unavailable:
-		want = policy.Delay(st.Attempts)
+		want = backoff.Delay(policy, st.Attempts)
 	case r.After == 0:
 		return nil // it was deferred
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
@@ -113,7 +114,7 @@ func (p *plan) quiet() {
 
 // config returns the settings of the plan's relays.
 func (p *plan) config() relaycore.Config {
-	retry, _ := waybill.RetryPolicy{MaxRetries: p.Retries}.WithDefaults()
+	retry, _ := backoff.WithDefaults(waybill.RetryPolicy{MaxRetries: p.Retries})
 	cfg := relaycore.Config{
 		BatchSize: p.Batch, Parallel: p.Parallel, Strict: p.Strict, Retry: retry, NoDeadLetters: p.Unkept, Order: p.Order,
 		MaxParked: p.Parked, MaxParkedKeys: p.ParkedKeys,

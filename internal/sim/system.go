@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
@@ -77,7 +78,7 @@ const (
 
 // config returns the settings of the relays.
 func (p *small) config() relaycore.Config {
-	retry, _ := waybill.RetryPolicy{MaxRetries: p.attempts, DisableJitter: true}.WithDefaults()
+	retry, _ := backoff.WithDefaults(waybill.RetryPolicy{MaxRetries: p.attempts, DisableJitter: true})
 	cfg := relaycore.Config{
 		BatchSize: p.batch, Parallel: 2, Strict: p.strict, Retry: retry, Order: p.order, MaxParked: 100, MaxParkedKeys: 100,
 		LeaseTTL: exploredTTL, RenewInterval: exploredRenew, PublishTimeout: exploredWait, PollInterval: 5 * time.Second,

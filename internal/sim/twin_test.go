@@ -16,7 +16,9 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/relaycore"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -31,7 +33,7 @@ const (
 type source[Tx any] interface {
 	contract.Source
 	outbox.Store[Tx]
-	outbox.Inspector
+	inspect.Outbox
 	deadletter.Store
 }
 
@@ -322,7 +324,7 @@ func (s *realStore[Tx]) settled(own source[Tx], n *node, cmd relaycore.Settle, a
 		c.Destination = st.Message.Dest
 		req.Settlements = append(req.Settlements, contract.Settlement{
 			Claim: &c, Outcome: contract.Outcome(st.Outcome), After: st.After * scale, Behind: st.Behind, Alone: st.Alone, Park: st.Park,
-			Attempts: st.Attempts, Life: st.Life, Reason: st.Reason, Error: waybill.ErrorText(st.Err), Took: st.Took, Destinations: st.To,
+			Attempts: st.Attempts, Life: st.Life, Reason: st.Reason, Error: observe.ErrorText(st.Err), Took: st.Took, Destinations: st.To,
 		})
 	}
 	lost, err := own.SettleMessages(s.ctx, req)
@@ -333,7 +335,7 @@ func sorted(list []int) []int { return slices.Compact(slices.Sorted(slices.Value
 
 // drained checks that nothing is left.
 func (s *realStore[Tx]) drained() error {
-	list, err := s.store.OutboxMessages(s.ctx, outbox.Filter{})
+	list, err := s.store.OutboxMessages(s.ctx, inspect.Filter{})
 	return differs("what is left", err, len(list), 0)
 }
 

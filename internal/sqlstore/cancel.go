@@ -7,6 +7,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/outbox"
@@ -25,7 +26,7 @@ type CancelStatements struct {
 // cancelled is a place in which a message was found.
 type cancelled struct {
 	claim  contract.Claim
-	status outbox.Status
+	status inspect.Status
 	due    bool // a relay may have claimed it
 }
 
@@ -33,7 +34,7 @@ func scanCancelled(r sqldb.Rows) (p cancelled, err error) {
 	c, m := &p.claim, &p.claim.Message
 	due := 0
 	err = r.Scan(&p.status, &c.Position, &c.Lane.Number, &c.Destination, &m.Topic, &m.Key, &m.Type, &c.Attempts, &due)
-	c.Waiting, p.due = p.status == outbox.Waiting, due == 1
+	c.Waiting, p.due = p.status == inspect.Waiting, due == 1
 	return p, err
 }
 
@@ -91,7 +92,7 @@ func (c *Core[Tx]) cancelAt(ctx context.Context, conn sqldb.Conn, id outbox.Iden
 	for i := range places {
 		p := &places[i]
 		p.claim.Message.ID = id.ID
-		if p.status == outbox.Scheduled {
+		if p.status == inspect.Scheduled {
 			err = c.refuseCancelled(ctx, conn, p.claim.Position)
 		} else {
 			err = c.lockLane(ctx, conn, p)

@@ -5,9 +5,9 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -15,15 +15,15 @@ import (
 // Contracts are the contracts that every SQL store implements.
 type Contracts[Tx any] interface {
 	outbox.Store[Tx]
-	outbox.Inspector
+	inspect.Outbox
 	contract.AheadSource
-	relay.Inspector
-	inbox.Inbox[Tx]
+	inspect.Relays
+	contract.Inbox[Tx]
 	inbox.Recorder[Tx]
-	inbox.Batcher[Tx]
-	inbox.Inspector
-	inbox.Sizer
-	inbox.OffsetStore
+	contract.Batcher[Tx]
+	inspect.Inbox
+	inspect.InboxSizer
+	contract.OffsetStore
 	lease.BatchStore
 	deadletter.Store
 	deadletter.ReplayStore

@@ -16,13 +16,13 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/span"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/wakeup"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -83,17 +83,17 @@ type Core[Tx any] struct {
 // of Core does not become its own.
 type Methods[Tx any] interface {
 	outbox.Store[Tx]
-	outbox.Inspector
-	inbox.Inbox[Tx]
+	inspect.Outbox
+	contract.Inbox[Tx]
 	inbox.Recorder[Tx]
-	inbox.Batcher[Tx]
-	inbox.Inspector
-	inbox.Sizer
-	inbox.OffsetStore
+	contract.Batcher[Tx]
+	inspect.Inbox
+	inspect.InboxSizer
+	contract.OffsetStore
 	lease.BatchStore
 	FindResponse(ctx context.Context, key string) ([]byte, bool, error)
 	SaveResponse(ctx context.Context, key string, response []byte, ttl time.Duration) error
-	relay.Inspector
+	inspect.Relays
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
 	RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
 	ResolveDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)

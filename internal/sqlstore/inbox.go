@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
@@ -32,7 +33,7 @@ func jsonColumn(raw json.RawMessage) *string {
 	return &s
 }
 
-// ProcessOnce implements [inbox.Inbox]. Gate inserts the record, or changes no row if there
+// ProcessOnce implements [contract.Inbox]. Gate inserts the record, or changes no row if there
 // is one; GateOutcome then returns whether that one is dead, and its payload hash. Attempts are
 // cleared in both cases: a copy that arrives after the commit may have recorded its start.
 func (c *Core[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx Tx) error) (inbox.Outcome, error) {
@@ -216,11 +217,11 @@ func (c *Core[Tx]) seenBefore(ctx context.Context, conn sqldb.Conn, rec inbox.Re
 	return r.outcome(&rec), nil
 }
 
-// FailedAttempts implements [inbox.Inbox]. ReadAttempts returns their number, the remaining wait,
+// FailedAttempts implements [contract.Inbox]. ReadAttempts returns their number, the remaining wait,
 // in milliseconds, the starts, and the error.
-func (c *Core[Tx]) FailedAttempts(ctx context.Context, key inbox.Key) (inbox.Attempts, error) {
+func (c *Core[Tx]) FailedAttempts(ctx context.Context, key inbox.Key) (contract.Attempts, error) {
 	rows, err := c.DB.Query(ctx, c.SQL.ReadAttempts, keyArgs(key)...)
-	a, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (a inbox.Attempts, err error) {
+	a, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (a contract.Attempts, err error) {
 		var wait float64
 		err = r.Scan(&a.Count, &wait, &a.Starts, &a.Error)
 		a.Wait = fromMillis(wait)
@@ -229,15 +230,15 @@ func (c *Core[Tx]) FailedAttempts(ctx context.Context, key inbox.Key) (inbox.Att
 	return a, c.Kind(err)
 }
 
-// SaveAttempt implements [inbox.Inbox]. After the key the statement takes the number, the wait in
+// SaveAttempt implements [contract.Inbox]. After the key the statement takes the number, the wait in
 // milliseconds, the error, the node and the nanoseconds that the attempt took. It adds to the
 // history if the number has risen.
-func (c *Core[Tx]) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
+func (c *Core[Tx]) SaveAttempt(ctx context.Context, key inbox.Key, a contract.FailedAttempt) error {
 	_, err := c.DB.Exec(ctx, c.SQL.SaveAttempt, append(keyArgs(key), a.Count, Millis(a.Wait), a.Error, a.Node, int64(a.Took))...)
 	return c.Kind(err)
 }
 
-// BuryMessage implements [inbox.Inbox]. GateDead is to Gate what a dead record is to a
+// BuryMessage implements [contract.Inbox]. GateDead is to Gate what a dead record is to a
 // processed one.
 func (c *Core[Tx]) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, err error) {
 	if err := c.beforeGate(ctx, l.Record); err != nil {

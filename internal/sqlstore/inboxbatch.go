@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
@@ -25,9 +26,9 @@ type Gates struct {
 	Read func(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]Seen, error)
 }
 
-// ProcessBatch implements [inbox.Batcher].
+// ProcessBatch implements [contract.Batcher].
 func (c *Core[Tx]) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(ctx context.Context, tx Tx, fresh []int) error) ([]inbox.Outcome, error) {
-	if err := inbox.ValidateBatch(recs); err != nil || len(recs) == 0 {
+	if err := contract.ValidateBatch(recs); err != nil || len(recs) == 0 {
 		return nil, err
 	}
 	b, ran := newBatch(recs), false

@@ -4,15 +4,15 @@ import (
 	"context"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/span"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// InboxStates implements [inbox.Inspector]. The statement takes the id and the consumer.
-func (c *Core[Tx]) InboxStates(ctx context.Context, id, consumer string) ([]inbox.State, error) {
+// InboxStates implements [inspect.Inbox]. The statement takes the id and the consumer.
+func (c *Core[Tx]) InboxStates(ctx context.Context, id, consumer string) ([]inspect.InboxState, error) {
 	rows, err := c.DB.Query(ctx, c.SQL.InboxStates, id, consumer)
-	states, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (v inbox.State, err error) {
+	states, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (v inspect.InboxState, err error) {
 		var processed, dead, due sqldb.Time
 		err = r.Scan(&v.Tenant, &v.Consumer, &v.Source, &v.Alias, &v.Message, &v.MessageID, &v.Type,
 			&processed, &dead, &v.Attempts, &due, &v.Error)
@@ -22,11 +22,11 @@ func (c *Core[Tx]) InboxStates(ctx context.Context, id, consumer string) ([]inbo
 	return states, c.Kind(err)
 }
 
-// InboxSize implements [inbox.Sizer]. The statement returns the approximate number of records, and
+// InboxSize implements [inspect.InboxSizer]. The statement returns the approximate number of records, and
 // the age of the oldest in seconds; no row if there is none.
-func (c *Core[Tx]) InboxSize(ctx context.Context) (inbox.Size, error) {
+func (c *Core[Tx]) InboxSize(ctx context.Context) (inspect.InboxSize, error) {
 	rows, err := c.DB.Query(ctx, c.SQL.InboxSize)
-	size, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (v inbox.Size, err error) {
+	size, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (v inspect.InboxSize, err error) {
 		var age float64
 		err = r.Scan(&v.Records, &age)
 		v.Oldest = span.Of(age, time.Second)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
@@ -24,15 +25,15 @@ func partitionArgs(p inbox.Partition, more ...any) []any {
 
 func holderArgs(h inbox.Holder) []any { return []any{int64(h.Generation), h.Member} }
 
-// ReadProgress implements [inbox.OffsetStore].
-func (c *Core[Tx]) ReadProgress(ctx context.Context, p inbox.Partition) (inbox.Progress, bool, error) {
+// ReadProgress implements [contract.OffsetStore].
+func (c *Core[Tx]) ReadProgress(ctx context.Context, p inbox.Partition) (contract.Progress, bool, error) {
 	v, found, err := c.readProgress(ctx, c.DB, p)
 	return v, found, c.Kind(err)
 }
 
-func (c *Core[Tx]) readProgress(ctx context.Context, conn sqldb.Conn, p inbox.Partition) (inbox.Progress, bool, error) {
+func (c *Core[Tx]) readProgress(ctx context.Context, conn sqldb.Conn, p inbox.Partition) (contract.Progress, bool, error) {
 	rows, err := conn.Query(ctx, c.SQL.Offsets.Read, partitionArgs(p)...)
-	v, found, err := sqldb.One(rows, err, func(r sqldb.Rows) (v inbox.Progress, err error) {
+	v, found, err := sqldb.One(rows, err, func(r sqldb.Rows) (v contract.Progress, err error) {
 		err = r.Scan(&v.Next, &v.RecordedBelow, &v.Generation, &v.Member)
 		return v, err
 	})
@@ -42,8 +43,8 @@ func (c *Core[Tx]) readProgress(ctx context.Context, conn sqldb.Conn, p inbox.Pa
 	return v, found, nil
 }
 
-// TakePartition implements [inbox.OffsetStore].
-func (c *Core[Tx]) TakePartition(ctx context.Context, p inbox.Partition, was *inbox.Progress, now inbox.Progress) (bool, error) {
+// TakePartition implements [contract.OffsetStore].
+func (c *Core[Tx]) TakePartition(ctx context.Context, p inbox.Partition, was *contract.Progress, now contract.Progress) (bool, error) {
 	args := append(partitionArgs(p, now.Next, now.RecordedBelow), holderArgs(now.Holder)...)
 	text := c.SQL.Offsets.Add
 	if was != nil {
@@ -74,7 +75,7 @@ func (c *Core[Tx]) passed(ctx context.Context, conn sqldb.Conn, at *inbox.Positi
 	case err != nil:
 		return err
 	case !found || stored.Next <= at.Offset:
-		return waybill.ConflictError(inbox.ErrFenced)
+		return waybill.ConflictError(contract.ErrFenced)
 	}
 	return nil
 }

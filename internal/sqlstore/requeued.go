@@ -6,26 +6,27 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// TakeRequeued implements [inbox.Inbox]. The statement takes the consumer and the
+// TakeRequeued implements [contract.Inbox]. The statement takes the consumer and the
 // milliseconds of the lease. It changes the dead letter, and returns its number, alias, message key
 // and message; or it locks the dead letter, and LeaseRequeued, which takes the number and the
 // milliseconds, changes it.
-func (c *Core[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (letter inbox.Requeued, found bool, err error) {
+func (c *Core[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (letter contract.Requeued, found bool, err error) {
 	if c.SQL.AnyRequeued != "" {
 		list, err := c.DB.Query(ctx, c.SQL.AnyRequeued, consumer)
 		if waits, _, err := sqldb.One(list, err, sqldb.Scan[bool]); err != nil || !waits {
-			return inbox.Requeued{}, false, c.Kind(err)
+			return contract.Requeued{}, false, c.Kind(err)
 		}
 	}
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		list, err := conn.Query(ctx, c.SQL.TakeRequeued, consumer, Millis(lease))
-		letter, found, err = sqldb.One(list, err, func(r sqldb.Rows) (l inbox.Requeued, err error) {
+		letter, found, err = sqldb.One(list, err, func(r sqldb.Rows) (l contract.Requeued, err error) {
 			var row sqldb.MessageRow
 			if err := r.Scan(append([]any{&l.Number, &l.Key.Alias, &l.Key.Message}, row.Dest()...)...); err != nil {
 				return l, err
@@ -42,10 +43,10 @@ func (c *Core[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time
 	return letter, found && err == nil, err
 }
 
-// RunRequeued implements [inbox.Inbox]. HoldRequeued takes the dead letter's number and returns it
+// RunRequeued implements [contract.Inbox]. HoldRequeued takes the dead letter's number and returns it
 // if it is still requeued; it keeps others from running it until the transaction ends. RemoveLetter
 // takes the number, Revive the inbox key.
-func (c *Core[Tx]) RunRequeued(ctx context.Context, letter inbox.Requeued, node string, fn func(ctx context.Context, tx Tx) error) (bool, error) {
+func (c *Core[Tx]) RunRequeued(ctx context.Context, letter contract.Requeued, node string, fn func(ctx context.Context, tx Tx) error) (bool, error) {
 	var found bool
 	rec := inbox.RecordOf(letter.Key.Consumer, &letter.Message)
 	rec.Key = letter.Key
@@ -85,7 +86,7 @@ func (c *Core[Tx]) RunRequeued(ctx context.Context, letter inbox.Requeued, node 
 // open makes the inbox record of a requeued dead letter a processed one, or adds a new one if it
 // was removed. It returns false if the message was processed meanwhile, and then resolves the dead
 // letter.
-func (c *Core[Tx]) open(ctx context.Context, conn sqldb.Conn, l inbox.Requeued, rec inbox.Record) (bool, error) {
+func (c *Core[Tx]) open(ctx context.Context, conn sqldb.Conn, l contract.Requeued, rec inbox.Record) (bool, error) {
 	if n, err := conn.Exec(ctx, c.SQL.Gate, RecordArgs(rec)...); err != nil || n > 0 {
 		return err == nil, err
 	}
@@ -110,7 +111,7 @@ func (c *Core[Tx]) open(ctx context.Context, conn sqldb.Conn, l inbox.Requeued, 
 // failRequeued runs FailRequeued with the dead letter's number, the new error and reason, whether
 // the message is dead-lettered again, the milliseconds to wait if it is not, the new fingerprint,
 // the node and the nanoseconds that the attempt took. It also clears the recorded start.
-func (c *Core[Tx]) failRequeued(ctx context.Context, l inbox.Requeued, node string, took time.Duration, cause error) error {
+func (c *Core[Tx]) failRequeued(ctx context.Context, l contract.Requeued, node string, took time.Duration, cause error) error {
 	f, forget := rows.FailureOf(cause), c.SQL.ClearStarts
 	if f.DeadAgain {
 		forget = c.SQL.ClearAttempts

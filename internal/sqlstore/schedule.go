@@ -8,6 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // Due is how a store releases scheduled messages one by one. M is what it needs of each.
@@ -128,7 +129,7 @@ func releaseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], limit i
 // refuseDue makes a message that cannot be released a dead letter, unless another relay has.
 func refuseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], row *refusedRow) error {
 	return c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
-		_, err := conn.Exec(ctx, due.Refuse, row.position, string(waybill.ReasonMalformed), waybill.ErrorText(row.error))
+		_, err := conn.Exec(ctx, due.Refuse, row.position, string(waybill.ReasonMalformed), observe.ErrorText(row.error))
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// SaveStarts implements [inbox.Inbox]. After the key SaveStarts takes the number; it inserts the
+// SaveStarts implements [contract.Inbox]. After the key SaveStarts takes the number; it inserts the
 // row if there is none. ClearStarts changes the row if there is one. A transaction that handles a
 // redelivered message holds the row's lock.
 func (c *Core[Tx]) SaveStarts(ctx context.Context, key inbox.Key, starts int) error {

@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // WatchLag adds the gauge waybill.consumer.lag: the messages that wait at the broker for each
@@ -14,7 +14,7 @@ import (
 // which is ConsumerLag of a service.Service, or a function around Lag of consumers. A consumer that
 // lag does not return has no value; an error of lag is returned to the collecting reader.
 // Unregister ends it. The error of WatchLag is that of the meter provider.
-func (o *Observer) WatchLag(lag func(ctx context.Context) (map[string]consumer.Lag, error)) (metric.Registration, error) {
+func (o *Observer) WatchLag(lag func(ctx context.Context) (map[string]contract.Lag, error)) (metric.Registration, error) {
 	meter := o.cfg.MeterProvider.Meter(scope)
 	gauge, err := meter.Int64ObservableGauge("waybill.consumer.lag", metric.WithUnit("{message}"),
 		metric.WithDescription("Messages that wait at the broker for a consumer, and that none of its replicas holds."))

@@ -34,7 +34,7 @@ func (o *Observer) fail(s trace.Span, err error) {
 	description := errorType(err)
 	s.SetAttributes(attribute.String("error.type", description))
 	if o.cfg.ErrorTexts {
-		description = waybill.ErrorText(err)
+		description = observe.ErrorText(err)
 	}
 	s.SetStatus(codes.Error, description)
 }

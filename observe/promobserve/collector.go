@@ -7,10 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
@@ -18,8 +17,8 @@ import (
 
 // Backlog counts what is to be published. Every store of the project implements it.
 type Backlog interface {
-	// OutboxBacklog is as for an [outbox.Inspector].
-	OutboxBacklog(ctx context.Context) ([]outbox.Stats, error)
+	// OutboxBacklog is as for an [inspect.Outbox].
+	OutboxBacklog(ctx context.Context) ([]inspect.Stats, error)
 }
 
 // DeadLetters groups the open dead letters. Every store of the project implements it.
@@ -30,8 +29,8 @@ type DeadLetters interface {
 
 // Inbox knows how much it holds. Every store of the project implements it, as far as that is cheap.
 type Inbox interface {
-	// InboxSize is as for an [inbox.Sizer].
-	InboxSize(ctx context.Context) (inbox.Size, error)
+	// InboxSize is as for an [inspect.InboxSizer].
+	InboxSize(ctx context.Context) (inspect.InboxSize, error)
 }
 
 // Schedules counts what is scheduled. Every store that keeps schedules implements it.
@@ -70,7 +69,7 @@ type CollectorConfig struct {
 
 	// Lag returns the backlog at the broker for each consumer, by name: ConsumerLag of a
 	// service.Service, or a function around Lag of consumers. Optional.
-	Lag func(ctx context.Context) (map[string]consumer.Lag, error)
+	Lag func(ctx context.Context) (map[string]contract.Lag, error)
 
 	// Clock returns the time by the database's clock, as Facts of a pgstore.Store does.
 	// Optional.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // slowStore answers after a while, or when ctx ends.
@@ -19,11 +19,11 @@ type slowStore struct {
 	asked int
 }
 
-func (s *slowStore) OutboxBacklog(ctx context.Context) ([]outbox.Stats, error) {
+func (s *slowStore) OutboxBacklog(ctx context.Context) ([]inspect.Stats, error) {
 	s.asked++
 	select {
 	case <-time.After(s.takes):
-		return []outbox.Stats{{Topic: "orders", Status: outbox.Pending, Count: int64(s.asked)}}, s.err
+		return []inspect.Stats{{Topic: "orders", Status: inspect.Pending, Count: int64(s.asked)}}, s.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

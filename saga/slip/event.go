@@ -44,7 +44,7 @@ type Event struct {
 type Fault struct {
 	Activity string         `json:"activity"`
 	Reason   waybill.Reason `json:"reason"`
-	Error    string         `json:"error"`    // at most waybill.MaxErrorLen bytes
+	Error    string         `json:"error"`    // at most observe.MaxErrorLen bytes
 	Attempts int            `json:"attempts"` // the last one included
 }
 

@@ -58,7 +58,7 @@ func TestLongSlipComesBack(t *testing.T) {
 	}
 	worst := Fault{
 		Activity: strings.Repeat("\x01", waybill.MaxTypeLen), Reason: waybill.ReasonUnknownType,
-		Error: strings.Repeat("\x01", waybill.MaxErrorLen), Attempts: 1 << 40,
+		Error: strings.Repeat("\x01", 2048), Attempts: 1 << 40, // the longest error text
 	}
 	for _, step := range []struct { // in the order of a slip
 		name string

@@ -53,7 +53,7 @@ var exceptions = []exception{
 	{"G304", "internal/cli/", "a file that whoever runs the program names"},
 	{"G304", "internal/otlp/settings.go", "a file that whoever runs the program names"},
 
-	{"G404", "retry.go", "jitter"},
+	{"G404", "internal/backoff/", "jitter"},
 	{"G404", "internal/brokerkit/backoff.go", "jitter"},
 	{"G404", "broker/rabbitbroker/broker.go", "which node is the first"},
 	{"G404", "consumer/", "jitter"},

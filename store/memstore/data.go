@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/lanehash"
@@ -36,7 +37,7 @@ type data struct {
 	sagas     map[saga.ID]saga.Instance
 	sagaLog   map[saga.ID][]saga.Entry
 	instances int64 // the number of the latest instance of a saga; never taken back
-	offsets   map[inbox.Partition]inbox.Progress
+	offsets   map[inbox.Partition]contract.Progress
 	leases    map[string]leaseRow
 	responses map[string]savedResponse
 	values    map[string]any
@@ -48,7 +49,7 @@ func newData() data {
 		ids: make(map[outbox.Identity]*rows.ID), scheduled: make(map[int64]*rows.Row), letters: make(map[int64]*rows.Letter),
 		audit: make(map[int64]*deadletter.Entry), replays: make(map[int64]*rows.Replay), inbox: make(map[inbox.Key]*rows.Record),
 		attempts: make(map[inbox.Key]*rows.Attempt), relays: make(map[string]*rows.Relay), lanes: make(map[int]*rows.Lane), drawn: make(map[rows.Counter]int64),
-		offsets: make(map[inbox.Partition]inbox.Progress), leases: make(map[string]leaseRow), responses: make(map[string]savedResponse),
+		offsets: make(map[inbox.Partition]contract.Progress), leases: make(map[string]leaseRow), responses: make(map[string]savedResponse),
 		sagas: make(map[saga.ID]saga.Instance), sagaLog: make(map[saga.ID][]saga.Entry),
 		tokens: make(map[string]int64), schedules: make(map[string]schedule.State), values: make(map[string]any),
 	}

@@ -4,10 +4,11 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// ProcessOnce implements [inbox.Inbox].
+// ProcessOnce implements [contract.Inbox].
 func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx *Tx) error) (outcome inbox.Outcome, err error) {
 	err = s.inSteps(ctx, func(tx *Tx) (err error) {
 		if outcome, err = s.enter(ctx, tx, rec); err != nil || outcome != inbox.Processed {
@@ -18,9 +19,9 @@ func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx c
 	return outcome, err
 }
 
-// ProcessBatch implements [inbox.Batcher].
+// ProcessBatch implements [contract.Batcher].
 func (s *Store) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(ctx context.Context, tx *Tx, fresh []int) error) (outcomes []inbox.Outcome, err error) {
-	if err := inbox.ValidateBatch(recs); err != nil || len(recs) == 0 {
+	if err := contract.ValidateBatch(recs); err != nil || len(recs) == 0 {
 		return nil, err
 	}
 	err = s.inSteps(ctx, func(tx *Tx) error {
@@ -72,7 +73,7 @@ func (tx *Tx) gate(ctx context.Context, recs []inbox.Record) ([]inbox.Outcome, [
 	return tx.rows().Gate(ctx, recs)
 }
 
-// BuryMessage implements [inbox.Inbox].
+// BuryMessage implements [contract.Inbox].
 func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
 		if passed, err := s.passed(l.Record.At); err != nil || passed {

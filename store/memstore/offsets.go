@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// ReadProgress implements [inbox.OffsetStore].
-func (s *Store) ReadProgress(ctx context.Context, p inbox.Partition) (v inbox.Progress, found bool, err error) {
+// ReadProgress implements [contract.OffsetStore].
+func (s *Store) ReadProgress(ctx context.Context, p inbox.Partition) (v contract.Progress, found bool, err error) {
 	err = s.inTx(ctx, func(*Tx) error {
 		v, found = s.data.offsets[p]
 		return nil
@@ -16,8 +17,8 @@ func (s *Store) ReadProgress(ctx context.Context, p inbox.Partition) (v inbox.Pr
 	return v, found, err
 }
 
-// TakePartition implements [inbox.OffsetStore].
-func (s *Store) TakePartition(ctx context.Context, p inbox.Partition, was *inbox.Progress, now inbox.Progress) (taken bool, err error) {
+// TakePartition implements [contract.OffsetStore].
+func (s *Store) TakePartition(ctx context.Context, p inbox.Partition, was *contract.Progress, now contract.Progress) (taken bool, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
 		stored, found := s.data.offsets[p]
 		if was == nil {
@@ -44,7 +45,7 @@ func (s *Store) passed(at *inbox.Position) (bool, error) {
 	case found && stored.Next > at.Offset:
 		return true, nil
 	case !found || stored.Holder != at.Holder:
-		return false, waybill.ConflictError(inbox.ErrFenced)
+		return false, waybill.ConflictError(contract.ErrFenced)
 	}
 	return false, nil
 }

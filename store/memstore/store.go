@@ -15,11 +15,11 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/internal/wakeup"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -42,16 +42,16 @@ type Store struct {
 
 var (
 	_ outbox.Store[*Tx]      = (*Store)(nil)
-	_ outbox.Inspector       = (*Store)(nil)
+	_ inspect.Outbox         = (*Store)(nil)
 	_ contract.AheadSource   = (*Store)(nil)
-	_ relay.Inspector        = (*Store)(nil)
-	_ inbox.Inspector        = (*Store)(nil)
-	_ inbox.Sizer            = (*Store)(nil)
-	_ inbox.OffsetStore      = (*Store)(nil)
-	_ inbox.Inbox[*Tx]       = (*Store)(nil)
-	_ inbox.Batcher[*Tx]     = (*Store)(nil)
+	_ inspect.Relays         = (*Store)(nil)
+	_ inspect.Inbox          = (*Store)(nil)
+	_ inspect.InboxSizer     = (*Store)(nil)
+	_ contract.OffsetStore   = (*Store)(nil)
+	_ contract.Inbox[*Tx]    = (*Store)(nil)
+	_ contract.Batcher[*Tx]  = (*Store)(nil)
 	_ lease.BatchStore       = (*Store)(nil)
-	_ inbox.Batcher[*Tx]     = (*Store)(nil)
+	_ contract.Batcher[*Tx]  = (*Store)(nil)
 	_ inbox.Recorder[*Tx]    = (*Store)(nil)
 	_ deadletter.Store       = (*Store)(nil)
 	_ deadletter.Auditor     = (*Store)(nil)
@@ -60,7 +60,7 @@ var (
 	_ schedule.Store[*Tx]    = (*Store)(nil)
 	_ schedule.Source        = (*Store)(nil)
 	_ schedule.OperatorStore = (*Store)(nil)
-	_ inbox.Batcher[*Tx]     = (*Store)(nil)
+	_ contract.Batcher[*Tx]  = (*Store)(nil)
 )
 
 // Option changes a store when it is made.

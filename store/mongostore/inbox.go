@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/rows"
 )
 
@@ -30,7 +31,7 @@ func busy(err error) error {
 	return waybill.ConflictError(fmt.Errorf("%w: %w", inbox.ErrBusy, err))
 }
 
-// ProcessOnce implements [inbox.Inbox]. The context that fn gets carries the session: what fn
+// ProcessOnce implements [contract.Inbox]. The context that fn gets carries the session: what fn
 // does with it is in the transaction. fn runs after the record is written, so one that clashes
 // with another transaction is not run again here; it comes back as a conflict.
 func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, session *mongo.Session) error) (inbox.Outcome, error) {
@@ -79,14 +80,14 @@ func (s *Store) seen(ctx context.Context, rec inbox.Record) (inbox.Outcome, bool
 	return found[0].Outcome(rec), true, err
 }
 
-// SaveStarts implements [inbox.Inbox].
+// SaveStarts implements [contract.Inbox].
 func (s *Store) SaveStarts(ctx context.Context, key inbox.Key, starts int) error {
 	return busy(database{s}.Run(ctx, patience(), func(ctx context.Context, t *rows.Tx, _ *mongo.Session) error {
 		return t.SaveStarts(ctx, key, starts)
 	}))
 }
 
-// BuryMessage implements [inbox.Inbox].
+// BuryMessage implements [contract.Inbox].
 func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, err error) {
 	err = database{s}.Run(ctx, patience(), func(ctx context.Context, t *rows.Tx, _ *mongo.Session) error {
 		buried, err = t.Bury(ctx, l)
@@ -95,18 +96,18 @@ func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, e
 	return buried && err == nil, busy(err)
 }
 
-// InboxSize implements [inbox.Sizer]. The number is that of the collection's metadata.
-func (s *Store) InboxSize(ctx context.Context) (inbox.Size, error) {
+// InboxSize implements [inspect.InboxSizer]. The number is that of the collection's metadata.
+func (s *Store) InboxSize(ctx context.Context) (inspect.InboxSize, error) {
 	n, err := s.inbox.EstimatedDocumentCount(ctx)
 	if err != nil {
-		return inbox.Size{}, wrap("count inbox records", err)
+		return inspect.InboxSize{}, wrap("count inbox records", err)
 	}
 	now, err := serverTime(ctx, s.db, &s.cfg)
 	if err != nil {
-		return inbox.Size{}, wrap("read the server's clock", err)
+		return inspect.InboxSize{}, wrap("read the server's clock", err)
 	}
 	oldest, found, err := findOne[recordDoc](ctx, s.inbox, bson.M{}, "processed_at")
-	size := inbox.Size{Records: n}
+	size := inspect.InboxSize{Records: n}
 	if found {
 		size.Oldest = max(0, now.Sub(oldest.ProcessedAt))
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/internal/wakeup"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // engine implements the operations on rows, the same in all stores that run it.
@@ -34,20 +34,20 @@ type Store struct {
 }
 
 var (
-	_ outbox.Store[*mongo.Session]   = (*Store)(nil)
-	_ outbox.Inspector               = (*Store)(nil)
-	_ contract.AheadSource           = (*Store)(nil)
-	_ relay.Inspector                = (*Store)(nil)
-	_ inbox.Inbox[*mongo.Session]    = (*Store)(nil)
-	_ inbox.Batcher[*mongo.Session]  = (*Store)(nil)
-	_ inbox.Recorder[*mongo.Session] = (*Store)(nil)
-	_ inbox.Inspector                = (*Store)(nil)
-	_ inbox.Sizer                    = (*Store)(nil)
-	_ deadletter.Store               = (*Store)(nil)
-	_ deadletter.ReplayStore         = (*Store)(nil)
-	_ deadletter.Auditor             = (*Store)(nil)
-	_ deadletter.Canceller           = (*Store)(nil)
-	_ janitor.Store                  = (*Store)(nil)
+	_ outbox.Store[*mongo.Session]     = (*Store)(nil)
+	_ inspect.Outbox                   = (*Store)(nil)
+	_ contract.AheadSource             = (*Store)(nil)
+	_ inspect.Relays                   = (*Store)(nil)
+	_ contract.Inbox[*mongo.Session]   = (*Store)(nil)
+	_ contract.Batcher[*mongo.Session] = (*Store)(nil)
+	_ inbox.Recorder[*mongo.Session]   = (*Store)(nil)
+	_ inspect.Inbox                    = (*Store)(nil)
+	_ inspect.InboxSizer               = (*Store)(nil)
+	_ deadletter.Store                 = (*Store)(nil)
+	_ deadletter.ReplayStore           = (*Store)(nil)
+	_ deadletter.Auditor               = (*Store)(nil)
+	_ deadletter.Canceller             = (*Store)(nil)
+	_ janitor.Store                    = (*Store)(nil)
 )
 
 // New returns the store in db, which must be of a replica set or a sharded cluster, because

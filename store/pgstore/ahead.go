@@ -13,7 +13,7 @@ import (
 
 // ClaimAhead implements [contract.AheadSource] with two statements, one more if there are keys, and one more
 // unless the store knows that nothing waits for any of them. The cursors of claims stay where they are.
-func (s *Store[Tx]) ClaimAhead(ctx context.Context, req contract.AheadRequest) (claims []contract.Claim, reached int64, err error) {
+func (s *engine[Tx]) ClaimAhead(ctx context.Context, req contract.AheadRequest) (claims []contract.Claim, reached int64, err error) {
 	select {
 	case s.claiming <- struct{}{}:
 		defer func() { <-s.claiming }()
@@ -21,7 +21,7 @@ func (s *Store[Tx]) ClaimAhead(ctx context.Context, req contract.AheadRequest) (
 		return nil, 0, context.Cause(ctx)
 	}
 	err = s.db.run(ctx, func(conn sqldb.Conn) error {
-		c := claimer[Tx]{Store: s, conn: conn}
+		c := claimer[Tx]{engine: s, conn: conn}
 		claims, reached, err = c.claimAhead(ctx, req)
 		return err
 	})

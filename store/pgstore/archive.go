@@ -24,7 +24,7 @@ var errBusy = errors.New("another relay maintains the archive")
 // transaction is open for long, and a caller that finds the lock taken leaves the rest to its
 // owner. A step that meets another lock is abandoned after a tenth of a second and reported as a
 // conflict when the others are done.
-func (s *Store[Tx]) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (contract.Maintained, error) {
+func (s *engine[Tx]) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (contract.Maintained, error) {
 	var done contract.Maintained
 	steps := []func(context.Context, contract.MaintainRequest, *contract.Maintained) error{
 		s.addPartitions, s.dropPartitions, s.purgeRest, s.purgeIDs,
@@ -49,7 +49,7 @@ func (s *Store[Tx]) MaintainArchive(ctx context.Context, req contract.MaintainRe
 }
 
 // asJanitor runs one step in a transaction that holds the janitor's lock.
-func (s *Store[Tx]) asJanitor(ctx context.Context, step func(conn sqldb.Conn) error) error {
+func (s *engine[Tx]) asJanitor(ctx context.Context, step func(conn sqldb.Conn) error) error {
 	return s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, s.sql.TryJanitor)
 		mine, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
@@ -63,16 +63,16 @@ func (s *Store[Tx]) asJanitor(ctx context.Context, step func(conn sqldb.Conn) er
 	})
 }
 
-func (s *Store[Tx]) purgeRest(ctx context.Context, req contract.MaintainRequest, done *contract.Maintained) error {
+func (s *engine[Tx]) purgeRest(ctx context.Context, req contract.MaintainRequest, done *contract.Maintained) error {
 	return s.purge(ctx, s.sql.PurgeRest, req, done)
 }
 
-func (s *Store[Tx]) purgeIDs(ctx context.Context, req contract.MaintainRequest, done *contract.Maintained) error {
+func (s *engine[Tx]) purgeIDs(ctx context.Context, req contract.MaintainRequest, done *contract.Maintained) error {
 	return s.purge(ctx, s.sql.PurgeIDs, req, done)
 }
 
 // purge runs a statement that deletes a batch until there is nothing left to delete.
-func (s *Store[Tx]) purge(ctx context.Context, stmt string, req contract.MaintainRequest, done *contract.Maintained) error {
+func (s *engine[Tx]) purge(ctx context.Context, stmt string, req contract.MaintainRequest, done *contract.Maintained) error {
 	n, err := sqlstore.PurgeAll(ctx, req.BatchSize, func() (deleted int64, err error) {
 		err = s.asJanitor(ctx, func(conn sqldb.Conn) (err error) {
 			deleted, err = conn.Exec(ctx, stmt, sqlstore.Millis(req.Retention), req.BatchSize)
@@ -85,19 +85,19 @@ func (s *Store[Tx]) purge(ctx context.Context, stmt string, req contract.Maintai
 }
 
 // today returns the beginning of the day in UTC, by the store's clock.
-func (s *Store[Tx]) today(ctx context.Context, ago time.Duration) (time.Time, error) {
+func (s *engine[Tx]) today(ctx context.Context, ago time.Duration) (time.Time, error) {
 	rows, err := s.core.DB.Query(ctx, s.core.SQL.Schedules.Time)
 	now, _, err := sqldb.One(rows, err, sqldb.Scan[time.Time])
 	return now.UTC().Add(-ago).Truncate(24 * time.Hour), err
 }
 
-func (s *Store[Tx]) partitions(ctx context.Context) ([]string, error) {
+func (s *engine[Tx]) partitions(ctx context.Context) ([]string, error) {
 	rows, err := s.core.DB.Query(ctx, s.sql.Partitions, s.names.render("{outbox_archive}"))
 	return sqldb.Collect(rows, err, sqldb.Scan[string])
 }
 
 // missingDays returns the days, today and some to come, that have no partition.
-func (s *Store[Tx]) missingDays(ctx context.Context) ([]time.Time, error) {
+func (s *engine[Tx]) missingDays(ctx context.Context) ([]time.Time, error) {
 	today, err := s.today(ctx, 0)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,13 @@ func (s *Store[Tx]) missingDays(ctx context.Context) ([]time.Time, error) {
 	return missing, err
 }
 
-func (s *Store[Tx]) addPartitions(ctx context.Context, _ contract.MaintainRequest, done *contract.Maintained) error {
+// archiveDays returns for how many days, today among them, the archive should have a partition, and how many have one.
+func (s *engine[Tx]) archiveDays(ctx context.Context) (ahead, ready int, err error) {
+	missing, err := s.missingDays(ctx)
+	return archiveDaysAhead + 1, archiveDaysAhead + 1 - len(missing), err
+}
+
+func (s *engine[Tx]) addPartitions(ctx context.Context, _ contract.MaintainRequest, done *contract.Maintained) error {
 	missing, err := s.missingDays(ctx)
 	if err != nil {
 		return err
@@ -133,7 +139,7 @@ func (s *Store[Tx]) addPartitions(ctx context.Context, _ contract.MaintainReques
 }
 
 // dropPartitions drops the partitions of the days that ended longer than the retention ago.
-func (s *Store[Tx]) dropPartitions(ctx context.Context, req contract.MaintainRequest, done *contract.Maintained) error {
+func (s *engine[Tx]) dropPartitions(ctx context.Context, req contract.MaintainRequest, done *contract.Maintained) error {
 	first, err := s.today(ctx, req.Retention) // the first day to keep
 	if err != nil {
 		return err

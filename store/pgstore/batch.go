@@ -56,7 +56,7 @@ func QueueEnqueue(batch *pgx.Batch, store *Store[pgx.Tx], p outbox.Prepared, don
 			done(r)
 		}
 	}
-	sql, args, told := store.enqueues.statement(p.Batch)
+	sql, args, told := store.engine.enqueues.statement(p.Batch)
 	query := batch.Queue(sql, args...)
 	if !told {
 		query.Exec(func(tag pgconn.CommandTag) error {

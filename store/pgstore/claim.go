@@ -18,7 +18,7 @@ import (
 // ClaimMessages implements [contract.Source]: with one statement for a page of the outbox, most
 // often. If something waits there is one more for that, if req.Due is set, and one more if there are keys
 // that the store does not know to have nothing waiting. Claims of one store object run one after the other.
-func (s *Store[Tx]) ClaimMessages(ctx context.Context, req contract.ClaimRequest) (claims []contract.Claim, err error) {
+func (s *engine[Tx]) ClaimMessages(ctx context.Context, req contract.ClaimRequest) (claims []contract.Claim, err error) {
 	if len(req.Lanes) == 0 {
 		return []contract.Claim{}, nil
 	}
@@ -29,7 +29,7 @@ func (s *Store[Tx]) ClaimMessages(ctx context.Context, req contract.ClaimRequest
 		return nil, context.Cause(ctx)
 	}
 	err = s.db.run(ctx, func(conn sqldb.Conn) (err error) {
-		c := claimer[Tx]{Store: s, conn: conn, req: req}
+		c := claimer[Tx]{engine: s, conn: conn, req: req}
 		claims, err = c.claim(ctx)
 		return err
 	})
@@ -43,7 +43,7 @@ func (s *Store[Tx]) ClaimMessages(ctx context.Context, req contract.ClaimRequest
 
 // claimer makes one claim.
 type claimer[Tx any] struct {
-	*Store[Tx]
+	*engine[Tx]
 	conn  sqldb.Conn
 	req   contract.ClaimRequest
 	waits bool // whether anything waits, as the last page has shown

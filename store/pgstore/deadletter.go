@@ -7,13 +7,13 @@ import (
 )
 
 // RequeueDeadLetter implements [deadletter.Store].
-func (s *Store[Tx]) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+func (s *engine[Tx]) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
 	s.clean.empty()
 	return s.core.RequeueDeadLetter(ctx, number, act)
 }
 
 // EditDeadLetter implements [deadletter.Store].
-func (s *Store[Tx]) EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (string, error) {
+func (s *engine[Tx]) EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (string, error) {
 	s.clean.empty()
 	return s.core.EditDeadLetter(ctx, number, edit, act)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/pgname"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/outbox"
 )
@@ -42,7 +43,7 @@ func (e enqueueShape) sql(s *statements) string {
 		"{columns}", e.fields.list(name), "{values}", e.fields.list(value), "{arrays}", e.fields.list(array),
 		"{identity_columns}", e.fields.some(identifies, name), "{identity_arrays}", e.fields.some(identifies, array),
 		"{id}", e.fields.one("id", value), "{source}", e.fields.one("source", value),
-		"{tenant}", cmp.Or(e.fields.one("tenant", value), quoteText(waybill.DefaultTenant)+"::text"),
+		"{tenant}", cmp.Or(e.fields.one("tenant", value), pgname.QuoteText(waybill.DefaultTenant)+"::text"),
 	).Replace(text)
 }
 
@@ -71,7 +72,7 @@ func (e *enqueueStatements) statement(b outbox.Batch) (sql string, args []any, t
 }
 
 // enqueue stores messages with one statement and one round trip.
-func (s *Store[Tx]) enqueue(ctx context.Context, conn sqldb.Conn, b outbox.Batch) (isNew []bool, err error) {
+func (s *engine[Tx]) enqueue(ctx context.Context, conn sqldb.Conn, b outbox.Batch) (isNew []bool, err error) {
 	if len(b.Messages) == 0 {
 		return nil, nil
 	}

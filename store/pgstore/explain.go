@@ -12,13 +12,13 @@ type durability struct{ commit, standbys, fsync, fullPages string }
 
 // Explain returns what commits survive, as the server's settings for this session have it.
 func (s *Store[Tx]) Explain(ctx context.Context) ([]guarantee.Fact, error) {
-	rows, err := s.core.DB.Query(ctx, s.sql.Durability)
+	rows, err := s.engine.core.DB.Query(ctx, s.engine.sql.Durability)
 	d, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (d durability, err error) {
 		err = r.Scan(&d.commit, &d.standbys, &d.fsync, &d.fullPages)
 		return d, err
 	})
 	if err != nil {
-		return nil, s.core.Kind(err)
+		return nil, s.engine.core.Kind(err)
 	}
 	return d.facts(), nil
 }

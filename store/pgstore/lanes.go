@@ -11,7 +11,7 @@ import (
 )
 
 // RenewLanes implements [contract.Source]: with one statement if no lane changes hands.
-func (s *Store[Tx]) RenewLanes(ctx context.Context, req contract.LeaseRequest) (contract.Lease, error) {
+func (s *engine[Tx]) RenewLanes(ctx context.Context, req contract.LeaseRequest) (contract.Lease, error) {
 	if !req.Join && len(req.Give) == 0 {
 		lease, changes, err := s.extendLease(ctx, req)
 		if err != nil || !changes {
@@ -22,7 +22,7 @@ func (s *Store[Tx]) RenewLanes(ctx context.Context, req contract.LeaseRequest) (
 }
 
 // extendLease also reports whether there is more to do: a relay to reap, or lanes to take.
-func (s *Store[Tx]) extendLease(ctx context.Context, req contract.LeaseRequest) (lease contract.Lease, changes bool, err error) {
+func (s *engine[Tx]) extendLease(ctx context.Context, req contract.LeaseRequest) (lease contract.Lease, changes bool, err error) {
 	err = s.db.run(ctx, func(conn sqldb.Conn) (err error) {
 		rows, err := conn.Query(ctx, s.sql.ExtendLease, req.Node, sqlstore.Millis(req.TTL))
 		lease, err = sqlstore.ScanLease(rows, err, &changes)

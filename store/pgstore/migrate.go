@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/internal/pgname"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
@@ -32,7 +33,9 @@ type Migration = migrate.Migration
 
 // Migrations returns every step that this release knows, in order, with the table names of
 // this store: what waybill migrate --print shows.
-func (s *Store[Tx]) Migrations() []Migration { return migrate.Rendered(s.migrations, s.names.render) }
+func (s *Store[Tx]) Migrations() []Migration {
+	return migrate.Rendered(s.migrations, s.engine.names.render)
+}
 
 // MigrateOptions configure [Store.Migrate].
 type MigrateOptions struct {
@@ -71,17 +74,17 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 		err = waybill.ConflictError(fmt.Errorf("%w: %s", err, s.migrationHolder(ctx)))
 	}
 	if err != nil {
-		return 0, s.core.Kind(fmt.Errorf("migrate schema %s: %w", s.names.schema, err))
+		return 0, s.engine.core.Kind(fmt.Errorf("migrate schema %s: %w", s.engine.names.schema, err))
 	}
 	if version < MinSchemaVersion {
 		return version, nil
 	}
 	err = migrate.Repeat(ctx, func() error {
-		err := s.addPartitions(ctx, contract.MaintainRequest{}, &contract.Maintained{})
+		err := s.engine.addPartitions(ctx, contract.MaintainRequest{}, &contract.Maintained{})
 		if errors.Is(err, errBusy) { // the relay that maintains the archive adds them
 			return nil
 		}
-		return s.core.Kind(err)
+		return s.engine.core.Kind(err)
 	})
 	return version, err
 }
@@ -89,7 +92,7 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 // migrateTo does all of it, or nothing. The tables are locked in the given order, which it changes to that
 // of the next attempt.
 func (s *Store[Tx]) migrateTo(ctx context.Context, target int, opts MigrateOptions, order []string) (version int, err error) {
-	err = s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
+	err = s.engine.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		if version, err = s.lockVersion(ctx, conn, cmp.Or(opts.LockWait, migrate.LockWait)); err != nil {
 			return err
 		}
@@ -134,7 +137,7 @@ var changedTables = []string{"{outbox}", "{outbox_waiting}", "{outbox_ids}", "{s
 // time: its holder may be waiting for one that was locked here, and would be again.
 func (s *Store[Tx]) lockTables(ctx context.Context, conn sqldb.Conn, order []string) error {
 	for i, name := range order {
-		table := s.names.render(name)
+		table := s.engine.names.render(name)
 		exists, err := s.tableExists(ctx, conn, table)
 		if err == nil && exists {
 			_, err = conn.Exec(ctx, "LOCK TABLE "+table)
@@ -159,7 +162,7 @@ func limitLockWait(ctx context.Context, conn sqldb.Conn, wait time.Duration) err
 }
 
 func (s *Store[Tx]) tableExists(ctx context.Context, conn sqldb.Conn, table string) (bool, error) {
-	rows, err := conn.Query(ctx, s.sql.TableExists, table)
+	rows, err := conn.Query(ctx, s.engine.sql.TableExists, table)
 	exists, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 	return exists, err
 }
@@ -168,7 +171,7 @@ func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn, wait time.
 	if err := limitLockWait(ctx, conn, wait); err != nil {
 		return 0, err
 	}
-	if _, err := conn.Exec(ctx, s.sql.LockMigration); lockTimedOut(err) {
+	if _, err := conn.Exec(ctx, s.engine.sql.LockMigration); lockTimedOut(err) {
 		return 0, fmt.Errorf("%w, after %v", errMigrationLock, wait)
 	} else if err != nil {
 		return 0, err
@@ -178,7 +181,7 @@ func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn, wait time.
 
 // migrationHolder describes the session that holds the migration lock.
 func (s *Store[Tx]) migrationHolder(ctx context.Context) string {
-	rows, err := s.core.DB.Query(ctx, s.sql.MigrationHolder)
+	rows, err := s.engine.core.DB.Query(ctx, s.engine.sql.MigrationHolder)
 	who, found, err := sqldb.One(rows, err, func(r sqldb.Rows) (string, error) {
 		var pid int
 		var user, application string
@@ -193,11 +196,11 @@ func (s *Store[Tx]) migrationHolder(ctx context.Context) string {
 
 // version returns the version in the database, 0 if there is no schema.
 func (s *Store[Tx]) version(ctx context.Context, conn sqldb.Conn) (int, error) {
-	exists, err := s.tableExists(ctx, conn, s.names.render("{schema_versions}"))
+	exists, err := s.tableExists(ctx, conn, s.engine.names.render("{schema_versions}"))
 	if err != nil || !exists {
 		return 0, err
 	}
-	rows, err := conn.Query(ctx, s.sql.ReadVersion)
+	rows, err := conn.Query(ctx, s.engine.sql.ReadVersion)
 	version, _, err := sqldb.One(rows, err, sqldb.Scan[int])
 	return version, err
 }
@@ -209,9 +212,9 @@ func (s *Store[Tx]) setSource(ctx context.Context, conn sqldb.Conn, source strin
 	if err := migrate.CheckSource(source); err != nil {
 		return err
 	}
-	_, err := conn.Exec(ctx, strings.Replace(s.sql.SetSource, "{source}", quoteText(source), 1))
+	_, err := conn.Exec(ctx, strings.Replace(s.engine.sql.SetSource, "{source}", pgname.QuoteText(source), 1))
 	if err == nil {
-		_, err = conn.Exec(ctx, strings.Replace(s.sql.SetDefaultSource, "{definition}", quoteText("SELECT "+quoteText(source)), 1))
+		_, err = conn.Exec(ctx, strings.Replace(s.engine.sql.SetDefaultSource, "{definition}", pgname.QuoteText("SELECT "+pgname.QuoteText(source)), 1))
 	}
 	return err
 }
@@ -219,9 +222,9 @@ func (s *Store[Tx]) setSource(ctx context.Context, conn sqldb.Conn, source strin
 // SchemaVersion returns the version of the schema in the database, 0 if there is none, and
 // an error if this release cannot work with it.
 func (s *Store[Tx]) SchemaVersion(ctx context.Context) (int, error) {
-	version, err := s.version(ctx, s.core.DB)
+	version, err := s.version(ctx, s.engine.core.DB)
 	if err != nil || version == 0 {
-		return 0, s.core.Kind(err)
+		return 0, s.engine.core.Kind(err)
 	}
 	return version, migrate.CheckVersion(s.migrations, version, MinSchemaVersion)
 }

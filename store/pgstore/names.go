@@ -5,13 +5,10 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/pgname"
 )
 
-const (
-	defaultSchema = "waybill"
-	maxNameLen    = 40 // leaves room for the longest suffix within PostgreSQL's 63 bytes
-)
+const defaultSchema = "waybill"
 
 // tables are the names that SQL texts put in braces, without prefix.
 var tables = [...]string{
@@ -39,21 +36,21 @@ func newNames(schema, prefix string) (names, error) {
 	if schema == "" {
 		schema = defaultSchema
 	}
-	if err := validName("Schema", schema); err != nil {
+	if err := pgname.Check("Schema", schema); err != nil {
 		return names{}, err
 	}
 	if prefix != "" {
-		if err := validName("TablePrefix", prefix); err != nil {
+		if err := pgname.Check("TablePrefix", prefix); err != nil {
 			return names{}, err
 		}
 	}
 	channel := channelOf(schema, prefix)
-	pairs := []string{"{schema}", quoteName(schema), "{channel}", channel, "{key}", "key", "{now}", quoteName(schema) + "." + quoteName(prefix+"clock") + "()"}
+	pairs := []string{"{schema}", pgname.Quote(schema), "{channel}", channel, "{key}", "key", "{now}", pgname.Quote(schema) + "." + pgname.Quote(prefix+"clock") + "()"}
 	for _, t := range tables {
-		pairs = append(pairs, "{"+t+"}", quoteName(schema)+"."+quoteName(prefix+t))
+		pairs = append(pairs, "{"+t+"}", pgname.Quote(schema)+"."+pgname.Quote(prefix+t))
 	}
 	for _, t := range textTables {
-		pairs = append(pairs, "{"+t+"_text}", quoteText(quoteName(schema)+"."+quoteName(prefix+t)))
+		pairs = append(pairs, "{"+t+"_text}", pgname.QuoteText(pgname.Quote(schema)+"."+pgname.Quote(prefix+t)))
 	}
 	return names{schema: schema, prefix: prefix, channel: channel, replacer: strings.NewReplacer(pairs...)}, nil
 }
@@ -63,22 +60,6 @@ func (n names) render(sql string) string { return n.replacer.Replace(sql) }
 // channelOf returns a name that needs no quotes. Schema and prefix can be longer than a
 // channel's 63 bytes, so it has their hash.
 func channelOf(schema, prefix string) string {
-	sum := sha256.Sum256([]byte(quoteName(schema) + "." + quoteName(prefix)))
+	sum := sha256.Sum256([]byte(pgname.Quote(schema) + "." + pgname.Quote(prefix)))
 	return "waybill_" + hex.EncodeToString(sum[:16])
 }
-
-func validName(field, name string) error {
-	switch {
-	case strings.TrimSpace(name) == "":
-		return &waybill.InvalidError{Field: field, Reason: "is blank"}
-	case len(name) > maxNameLen:
-		return &waybill.InvalidError{Field: field, Reason: "is longer than 40 bytes"}
-	case strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f || r == 0xfffd || r == '{' || r == '}' || r == '$' }):
-		return &waybill.InvalidError{Field: field, Reason: "has a control character, '{', '}', '$' or invalid UTF-8"}
-	}
-	return nil
-}
-
-func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-
-func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -30,12 +30,12 @@ func (n names) dayOf(partition string) (day time.Time, ok bool) {
 
 // addPartition creates a day's partition. The error is a check violation if the default partition
 // has rows of that day.
-func (s *Store[Tx]) addPartition(ctx context.Context, conn sqldb.Conn, day time.Time) error {
+func (s *engine[Tx]) addPartition(ctx context.Context, conn sqldb.Conn, day time.Time) error {
 	return runAll(ctx, conn, s.sql.ShortLock, onDay(s.sql.AddDay, day))
 }
 
 // dropPartition removes a day's partition with all its rows.
-func (s *Store[Tx]) dropPartition(ctx context.Context, conn sqldb.Conn, day time.Time) error {
+func (s *engine[Tx]) dropPartition(ctx context.Context, conn sqldb.Conn, day time.Time) error {
 	return runAll(ctx, conn, s.sql.ShortLock, onDay(s.sql.DropDay, day))
 }
 

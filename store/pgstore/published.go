@@ -10,11 +10,8 @@ import (
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
-// PublishedAt returns when the message with this id was published, by the store's clock; the first
-// time, if it was published several times. The error is [waybill.ErrNotFound] if it was not
-// published within the time given, or if the relay keeps no archive. It reads up to all that was
-// published within that time.
-func (s *Store[Tx]) PublishedAt(ctx context.Context, id string, within time.Duration) (time.Time, error) {
+// PublishedAt implements push.Archive. It reads up to all that was published within that time.
+func (s *engine[Tx]) PublishedAt(ctx context.Context, id string, within time.Duration) (time.Time, error) {
 	rows, err := s.core.DB.Query(ctx, s.sql.PublishedAt, id, sqlstore.Millis(within))
 	at, found, err := sqldb.One(rows, err, sqldb.Scan[time.Time])
 	switch {
@@ -26,12 +23,8 @@ func (s *Store[Tx]) PublishedAt(ctx context.Context, id string, within time.Dura
 	return at.UTC(), nil
 }
 
-// PublishedSince calls visit for the archived messages of these topics, and for those sent to
-// destinations of these names, from since on by the store's clock, in the order of publishing. A
-// message with several destinations is visited for each. An error of visit ends it and is
-// returned. A connection is held meanwhile. Rows that do not decode to a message are left out: they
-// were not published.
-func (s *Store[Tx]) PublishedSince(ctx context.Context, topics []string, since time.Time, visit func(*waybill.Message) error) error {
+// PublishedSince implements push.Archive. Rows that do not decode to a message are left out: they were not published.
+func (s *engine[Tx]) PublishedSince(ctx context.Context, topics []string, since time.Time, visit func(*waybill.Message) error) error {
 	rows, err := s.core.DB.Query(ctx, s.sql.PublishedSince, since, topics)
 	if err != nil {
 		return fmt.Errorf("read what was published: %w", s.core.Kind(err))

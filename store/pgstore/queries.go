@@ -33,7 +33,6 @@ var loadStatements = sync.OnceValues(func() (*sqlfile.Statements, error) {
 		"movable":           movableColumnsOf,
 		"no_message":        func() string { return "NULL" + strings.Repeat(", NULL", strings.Count(sqldb.MessageColumns, ",")) },
 		"message_params":    messageParams,
-		"unfinished":        func() string { return unfinished },
 		"withdrawn_payload": func() string { return withdrawnPayload },
 	}
 	return sqlstore.LoadStatements(sqlfile.Dialect{Names: names, Funcs: funcs}, statementFiles)
@@ -60,8 +59,7 @@ type statements struct {
 	TryJanitor, PurgeRest, PurgeIDs             string
 	Partitions, ShortLock, AddDay, DropDay      string
 	PublishedAt, PublishedSince                 string
-	Condition, Holders, SessionFacts            string
-	Durability, Parts, MissingRights            string
+	Durability                                  string
 	DefaultIsolation, StandBriefly              string
 	LockMigration, MigrationHolder, TableExists string
 	ReadVersion, SetSource, SetDefaultSource    string

@@ -7,7 +7,7 @@ import (
 )
 
 // AdvanceReplay implements [deadletter.ReplayStore].
-func (s *Store[Tx]) AdvanceReplay(ctx context.Context, number int64, n int) (deadletter.Replay, error) {
+func (s *engine[Tx]) AdvanceReplay(ctx context.Context, number int64, n int) (deadletter.Replay, error) {
 	s.clean.empty()
 	return s.core.AdvanceReplay(ctx, number, n)
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // SettleMessages implements [contract.Source]. A batch that was published as a whole takes one
 // statement, everything else a transaction.
-func (s *Store[Tx]) SettleMessages(ctx context.Context, req contract.SettleRequest) ([]int, error) {
+func (s *engine[Tx]) SettleMessages(ctx context.Context, req contract.SettleRequest) ([]int, error) {
 	var held []int
 	var err error
 	if p := settleplan.New(req.Settlements); p.OnlyPublished() {
@@ -35,7 +36,7 @@ func (s *Store[Tx]) SettleMessages(ctx context.Context, req contract.SettleReque
 }
 
 // settlePublished records what came straight from the outbox and is published.
-func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req contract.SettleRequest, list []contract.Settlement) ([]int, error) {
+func (s *engine[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req contract.SettleRequest, list []contract.Settlement) ([]int, error) {
 	lanes, epochs := lanesOf(list)
 	numbers := column(list, func(st contract.Settlement) int32 { return int32(st.Claim.Lane.Number) }) // pgx boxes each int
 	positions := column(list, func(st contract.Settlement) int64 { return st.Claim.Position })
@@ -66,7 +67,7 @@ func lanesOf(list []contract.Settlement) (numbers []int, epochs []int64) {
 }
 
 // settleMixed records the settlements in the lanes that the relay still owns, which it locks first.
-func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req contract.SettleRequest) ([]int, error) {
+func (s *engine[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req contract.SettleRequest) ([]int, error) {
 	lanes, epochs := lanesOf(req.Settlements)
 	rows, err := conn.Query(ctx, s.sql.Fence, req.Node, lanes, epochs)
 	held, err := sqldb.Collect(rows, err, sqldb.Scan[int])
@@ -83,7 +84,7 @@ func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req contra
 }
 
 // settlePlan is the core's Settle.
-func (s *Store[Tx]) settlePlan(ctx context.Context, conn sqldb.Conn, p *settleplan.Plan) error {
+func (s *engine[Tx]) settlePlan(ctx context.Context, conn sqldb.Conn, p *settleplan.Plan) error {
 	return settleSteps(ctx, conn, s.sql.steps(p, contract.SettleRequest{}))
 }
 
@@ -100,7 +101,7 @@ func settleSteps(ctx context.Context, conn sqldb.Conn, steps []settleStep) error
 }
 
 // ReleaseScheduled implements [contract.Source].
-func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
+func (s *engine[Tx]) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 	return sqlstore.ReleaseAround(limit, func(limit int) (int, error) { return s.releaseFirst(ctx, limit) }, func() error {
 		_, err := s.core.DB.Exec(ctx, s.sql.Postpone)
 		return s.core.Kind(err)
@@ -108,7 +109,7 @@ func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (int, error
 }
 
 // releaseFirst releases what is due first.
-func (s *Store[Tx]) releaseFirst(ctx context.Context, limit int) (n int, err error) {
+func (s *engine[Tx]) releaseFirst(ctx context.Context, limit int) (n int, err error) {
 	err = s.db.run(ctx, func(conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, s.sql.AnyDue)
 		if due, _, err := sqldb.One(rows, err, sqldb.Scan[bool]); err != nil || !due {
@@ -124,7 +125,7 @@ func (s *Store[Tx]) releaseFirst(ctx context.Context, limit int) (n int, err err
 }
 
 // release runs a statement that releases messages.
-func (s *Store[Tx]) release(ctx context.Context, conn sqldb.Conn, stmt string, arg any) (n int, err error) {
+func (s *engine[Tx]) release(ctx context.Context, conn sqldb.Conn, stmt string, arg any) (n int, err error) {
 	rows, err := conn.Query(ctx, stmt, arg)
 	refused := 0
 	_, _, err = sqldb.One(rows, err, func(r sqldb.Rows) (struct{}, error) { return struct{}{}, r.Scan(&n, &refused) })
@@ -135,7 +136,7 @@ func (s *Store[Tx]) release(ctx context.Context, conn sqldb.Conn, stmt string, a
 }
 
 // releaseEach releases messages one by one. What the outbox refuses becomes a dead letter.
-func (s *Store[Tx]) releaseEach(ctx context.Context, limit int) (n int, err error) {
+func (s *engine[Tx]) releaseEach(ctx context.Context, limit int) (n int, err error) {
 	rows, err := s.core.DB.Query(ctx, s.sql.DueScheduled, limit)
 	positions, err := sqldb.Collect(rows, err, sqldb.Scan[int64])
 	if err != nil {
@@ -157,9 +158,9 @@ func (s *Store[Tx]) releaseEach(ctx context.Context, limit int) (n int, err erro
 	return n, nil
 }
 
-func (s *Store[Tx]) refuseScheduled(ctx context.Context, position int64, why error) error {
+func (s *engine[Tx]) refuseScheduled(ctx context.Context, position int64, why error) error {
 	err := s.db.run(ctx, func(conn sqldb.Conn) error {
-		_, err := conn.Exec(ctx, s.core.SQL.Cancel.Refuse, position, string(waybill.ReasonMalformed), waybill.ErrorText(why))
+		_, err := conn.Exec(ctx, s.core.SQL.Cancel.Refuse, position, string(waybill.ReasonMalformed), observe.ErrorText(why))
 		if err == nil {
 			err = s.core.NameLetters(ctx, conn)
 		}

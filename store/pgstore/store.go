@@ -22,6 +22,7 @@ import (
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // Config names the tables.
@@ -57,26 +58,14 @@ type Config struct {
 	CompactInbox bool
 }
 
-// methods are those that all SQL stores share.
-type methods[Tx any] = sqlstore.Methods[Tx]
-
-// Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe for
-// concurrent use.
+// Store keeps what the packages outbox, relay, consumer, inbox, deadletter, schedule, saga, janitor and inspect work on, and
+// implements their contracts. It is safe for concurrent use.
 type Store[Tx any] struct {
-	methods[Tx]
-	core       *sqlstore.Core[Tx]
-	names      names
-	sql        statements
-	enqueues   enqueueStatements
+	contracts[Tx]
+
+	engine     *engine[Tx]
+	admin      *pgadmin.Admin
 	migrations []migrate.Migration // not rendered
-	sleeper    *sleeper
-	listener   *listener
-	claiming   chan struct{} // held by the current claim, the only user of cursors
-	cursors    *cursors
-	waited     bool // whether anything waited at the latest claim; guarded by claiming
-	found      int  // rows of the latest page; guarded by claiming
-	clean      *cleanSet
-	db         *readCommitted[Tx] // the core uses it, too
 }
 
 var (
@@ -134,35 +123,22 @@ func newStore[Tx any](db database[Tx], cfg Config, connect connector) (*Store[Tx
 	if err != nil {
 		return nil, err
 	}
-	gate := gateOf(cfg.CompactInbox, &common, &own)
-	rc := &readCommitted[Tx]{database: db, sql: &own}
-	core := &sqlstore.Core[Tx]{
-		DB: rc, SQL: common, Render: n.render, Gates: gates(gate), Alone: rc.run,
-		Classify: classify, ClassifyCaller: classifyCaller, LockTimedOut: lockTimedOut,
+	e := newEngine(db, cfg, n, common, own)
+	e.listener = &listener{connect: connect, sql: own, channel: n.channel, sleeper: e.sleeper}
+	admin, err := pgadmin.New(pgadmin.Database{
+		DB: e.core.DB, Schema: n.schema, Prefix: n.prefix, Render: n.render, Kind: e.core.Kind, Days: e.archiveDays,
+	})
+	if err != nil {
+		return nil, err
 	}
-	if cfg.CompactInbox {
-		core.BeforeGate = newScopes(own.AddScope, rc).add
-	}
-	s := &Store[Tx]{
-		methods:    core,
-		core:       core,
-		db:         rc,
-		names:      n,
-		sql:        own,
-		enqueues:   enqueueStatements{sql: &own},
-		migrations: migrations,
-		claiming:   make(chan struct{}, 1),
-		cursors:    newCursors(),
-		clean:      newCleanSet(),
-	}
-	core.Enqueue, core.Settle = s.enqueue, s.settlePlan
-	s.sleeper = newSleeper(&core.Signals)
-	s.listener = &listener{connect: connect, sql: s.sql, channel: n.channel, sleeper: s.sleeper}
-	return s, nil
+	return &Store[Tx]{contracts: e, engine: e, admin: admin, migrations: migrations}, nil
 }
+
+// Admin returns what operators ask of the database: roles, and what keeps it from working well.
+func (s *Store[Tx]) Admin() *pgadmin.Admin { return s.admin }
 
 // Ping reports whether the database answers. The error is unavailable if it does not.
 func (s *Store[Tx]) Ping(ctx context.Context) error {
-	_, err := s.core.DB.Exec(ctx, "SELECT 1")
-	return s.core.Kind(err)
+	_, err := s.engine.core.DB.Exec(ctx, "SELECT 1")
+	return s.engine.core.Kind(err)
 }

@@ -12,7 +12,7 @@ import (
 // the wait without the database. For all others, writers are asked to notify, which the outbox's
 // trigger does, while that costs them little; beyond that the wait is a few milliseconds. Without a
 // connection to listen on, what others commit waits for the poll.
-func (s *Store[Tx]) AwaitMessages(ctx context.Context, node string) error {
+func (s *engine[Tx]) AwaitMessages(ctx context.Context, node string) error {
 	err := s.await(ctx, node)
 	if err == nil || ctx.Err() != nil {
 		return nil
@@ -20,7 +20,7 @@ func (s *Store[Tx]) AwaitMessages(ctx context.Context, node string) error {
 	return s.core.Kind(fmt.Errorf("await messages: %w", err))
 }
 
-func (s *Store[Tx]) await(ctx context.Context, node string) error {
+func (s *engine[Tx]) await(ctx context.Context, node string) error {
 	signals, isNew := s.core.Signals.Join(node)
 	if isNew {
 		s.listener.add()
@@ -53,7 +53,7 @@ func (s *Store[Tx]) await(ctx context.Context, node string) error {
 
 // announce asks writers to notify, and then lists those that may have enqueued before they were
 // asked. The caller claims once more before it sleeps, for those that have committed already.
-func (s *Store[Tx]) announce(ctx context.Context) error {
+func (s *engine[Tx]) announce(ctx context.Context) error {
 	now, withdrawals := time.Now(), s.sleeper.withdrawals()
 	if _, err := s.core.DB.Exec(ctx, s.sql.Announce, s.names.render("{wakeups}"), int(announcementTTL.Seconds())); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *Store[Tx]) announce(ctx context.Context) error {
 }
 
 // lookAgain strikes off those of the early writers that have ended.
-func (s *Store[Tx]) lookAgain(ctx context.Context) error {
+func (s *engine[Tx]) lookAgain(ctx context.Context) error {
 	open, err := s.openEnqueuers(ctx)
 	if err == nil {
 		s.sleeper.stillOpen(open)
@@ -75,7 +75,7 @@ func (s *Store[Tx]) lookAgain(ctx context.Context) error {
 	return err
 }
 
-func (s *Store[Tx]) openEnqueuers(ctx context.Context) ([]string, error) {
+func (s *engine[Tx]) openEnqueuers(ctx context.Context) ([]string, error) {
 	rows, err := s.core.DB.Query(ctx, s.sql.OpenEnqueuers, s.names.render("{outbox}"))
 	return sqldb.Collect(rows, err, sqldb.Scan[string])
 }
@@ -83,7 +83,7 @@ func (s *Store[Tx]) openEnqueuers(ctx context.Context) ([]string, error) {
 // LeaveLanes implements [contract.Source]. The connection to listen on is closed when the last
 // node that waited on this store object has left. When no relay is left anywhere, writers are asked
 // to stop notifying.
-func (s *Store[Tx]) LeaveLanes(ctx context.Context, node string) error {
+func (s *engine[Tx]) LeaveLanes(ctx context.Context, node string) error {
 	if s.core.Signals.Leave(node) {
 		s.listener.remove()
 	}

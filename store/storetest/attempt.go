@@ -5,8 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 )
 
 func attemptTests[Tx any]() []test[Tx] {
@@ -28,11 +29,11 @@ func keyOf(consumer, id string) inbox.Key {
 
 func (e *env[Tx]) saveAttempt(key inbox.Key, count int, wait time.Duration) {
 	e.Helper()
-	a := inbox.FailedAttempt{Count: count, Wait: wait, Error: "card expired", Node: "c1", Took: time.Second}
+	a := contract.FailedAttempt{Count: count, Wait: wait, Error: "card expired", Node: "c1", Took: time.Second}
 	e.must(e.s.SaveAttempt(e.ctx, key, a), "SaveAttempt")
 }
 
-func (e *env[Tx]) attempts(key inbox.Key) inbox.Attempts {
+func (e *env[Tx]) attempts(key inbox.Key) contract.Attempts {
 	e.Helper()
 	a, err := e.s.FailedAttempts(e.ctx, key)
 	e.must(err, "FailedAttempts")
@@ -47,7 +48,7 @@ func (e *env[Tx]) wantAttempts(key inbox.Key, count int) {
 }
 
 func attemptsNone[Tx any](e *env[Tx]) {
-	if a := e.attempts(keyOf("billing", "a")); a != (inbox.Attempts{}) {
+	if a := e.attempts(keyOf("billing", "a")); a != (contract.Attempts{}) {
 		e.Errorf("attempts of an unknown key = %+v, want none", a)
 	}
 }
@@ -65,7 +66,7 @@ func attemptsSaved[Tx any](e *env[Tx]) {
 			e.Errorf("wait after 59 minutes = %v, want about a minute", a.Wait)
 		}
 		e.advance(2 * time.Minute)
-		if a = e.attempts(key); a != (inbox.Attempts{Count: count, Error: "card expired"}) {
+		if a = e.attempts(key); a != (contract.Attempts{Count: count, Error: "card expired"}) {
 			e.Errorf("attempts after the wait = %+v, want %d that are due", a, count)
 		}
 	}
@@ -116,7 +117,7 @@ func attemptsBuried[Tx any](e *env[Tx]) {
 func attemptsErrorText[Tx any](e *env[Tx]) {
 	key := keyOf("billing", "a")
 	for i, text := range []string{"", "a\x00b", "\xff", "'; --", `{"a",\`} {
-		a := inbox.FailedAttempt{Count: i + 1, Error: waybill.ErrorText(textError(text))}
+		a := contract.FailedAttempt{Count: i + 1, Error: observe.ErrorText(textError(text))}
 		e.must(e.s.SaveAttempt(e.ctx, key, a), "SaveAttempt")
 		e.wantAttempts(key, i+1)
 	}

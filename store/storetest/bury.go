@@ -6,6 +6,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 )
 
 func buryTests[Tx any]() []test[Tx] {
@@ -126,9 +127,9 @@ func buryLarge[Tx any](e *env[Tx]) {
 }
 
 func buryErrorText[Tx any](e *env[Tx]) {
-	for i, text := range []string{"", "a\x00b", "\xff\xfe", "NULL", "'; --", `{"a",\`, strings.Repeat("ü", waybill.MaxErrorLen)} {
+	for i, text := range []string{"", "a\x00b", "\xff\xfe", "NULL", "'; --", `{"a",\`, strings.Repeat("ü", observe.MaxErrorLen)} {
 		l := letterOf("billing", msg(string(rune('a'+i)), "k"))
-		l.Error = waybill.ErrorText(textError(text))
+		l.Error = observe.ErrorText(textError(text))
 		e.buryAs(l, true)
 		letters := e.letters(deadletter.Filter{})
 		if got := letters[len(letters)-1].Error; got != l.Error {

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -63,7 +64,7 @@ func (e *env[Tx]) wantCancelled(id string, want outbox.Cancellation, cancel func
 // wantLetter checks that a message is a discarded dead letter and that the audit log has it.
 func (e *env[Tx]) wantLetter(id string) deadletter.Letter {
 	e.Helper()
-	e.want(outbox.Discarded, id)
+	e.want(inspect.Discarded, id)
 	letters := e.letters(deadletter.Filter{MessageID: id, State: deadletter.Discarded})
 	if len(letters) != 1 {
 		e.Fatalf("discarded letters of %s: %+v, want one", id, letters)
@@ -146,7 +147,7 @@ func cancelParked[Tx any](e *env[Tx]) {
 	l := n.parked()
 	e.cancel("a2", 1, true)
 	n.claimOnly()
-	e.want(outbox.Waiting, "a3", "a4")
+	e.want(inspect.Waiting, "a3", "a4")
 	e.resolve(l.Number, true)
 	n.claimOnly("a3", "a4")
 }
@@ -200,11 +201,11 @@ func cancelDestinations[Tx any](e *env[Tx]) {
 	e.several("a")
 	e.cancel("a", 3, true)
 	n.claimOnly()
-	statuses := make(map[outbox.Status]string)
+	statuses := make(map[inspect.Status]string)
 	for _, s := range e.states("a") {
 		statuses[s.Status] += s.Destination
 	}
-	if want := (map[outbox.Status]string{outbox.Published: "x", outbox.Discarded: "wyz"}); fmt.Sprint(statuses) != fmt.Sprint(want) {
+	if want := (map[inspect.Status]string{inspect.Published: "x", inspect.Discarded: "wyz"}); fmt.Sprint(statuses) != fmt.Sprint(want) {
 		e.Errorf("the message is in %v, want %v", statuses, want)
 	}
 }
@@ -217,8 +218,8 @@ func cancelNothing[Tx any](e *env[Tx]) {
 	for _, id := range []string{"published", "dead", "unknown"} {
 		e.cancel(id, 0, false)
 	}
-	e.want(outbox.Published, "published")
-	e.want(outbox.Dead, "dead")
+	e.want(inspect.Published, "published")
+	e.want(inspect.Dead, "dead")
 	entries, err := e.s.AuditLog(e.ctx, deadletter.AuditFilter{})
 	e.must(err, "AuditLog")
 	if len(entries) != 0 {
@@ -292,7 +293,7 @@ func cancelRacing[Tx any](e *env[Tx]) {
 	}
 	for i, m := range all {
 		states := e.states(m.ID)
-		if len(states) != 1 || states[0].Status != outbox.Published && (i%2 == 1 || states[0].Status != outbox.Discarded) {
+		if len(states) != 1 || states[0].Status != inspect.Published && (i%2 == 1 || states[0].Status != inspect.Discarded) {
 			e.Errorf("%s is in %s, want it published or, if it was to be, cancelled", m.ID, places(states))
 		}
 	}
@@ -338,7 +339,7 @@ func cancelRestored[Tx any](e *env[Tx]) {
 	e.cancel("a", 1, true)
 	number := e.wantLetter("a").Number
 	e.change(e.s.RestoreDeadLetter, number, true)
-	e.want(outbox.Dead, "a")
+	e.want(inspect.Dead, "a")
 	e.requeue(number, true)
 	n.settle(failed(n.claimOne("a"), time.Hour))
 	e.cancel("a", 1, false)
@@ -393,8 +394,8 @@ func cancelInTx[Tx any](e *env[Tx]) {
 	tx := e.begin()
 	cancel(tx, "reminder", "a1")
 	e.rollback(tx)
-	e.want(outbox.Scheduled, "reminder")
-	e.want(outbox.Waiting, "a1")
+	e.want(inspect.Scheduled, "reminder")
+	e.want(inspect.Waiting, "a1")
 	n.claimOnly()
 
 	tx = e.begin()
@@ -411,7 +412,7 @@ func cancelInTx[Tx any](e *env[Tx]) {
 	}
 	e.commit(tx)
 	e.wantEffects("paid", 1)
-	if s := e.want(outbox.Discarded, "reminder", "a1", "own"); s.Error == "" {
+	if s := e.want(inspect.Discarded, "reminder", "a1", "own"); s.Error == "" {
 		e.Errorf("state = %+v, want that it says why", s)
 	}
 	n.claimOnly("a2", "a3", "a4", "a5")
@@ -438,7 +439,7 @@ func cancelMoved[Tx any](e *env[Tx]) {
 			e.Errorf("CancelEnqueued() = %+v, want it removed from where it is", c)
 		}
 	}
-	e.want(outbox.Discarded, "a")
+	e.want(inspect.Discarded, "a")
 	e.advance(2 * time.Hour)
 	n.claimOnly()
 }
@@ -448,7 +449,7 @@ func cancelWithoutTx[Tx any](e *env[Tx]) {
 	e.enqueue(msg("a", "k"))
 	_, err := e.s.CancelEnqueued(e.ctx, none, ofShop("a"))
 	e.wantNoTx("CancelEnqueued", err)
-	e.want(outbox.Pending, "a")
+	e.want(inspect.Pending, "a")
 }
 
 func cancelWords[Tx any](e *env[Tx]) {
@@ -464,5 +465,5 @@ func cancelWords[Tx any](e *env[Tx]) {
 			e.Errorf("CancelMessage(%+v, %+v) = %v, want an InvalidError", id, act, err)
 		}
 	}
-	e.want(outbox.Pending, "a")
+	e.want(inspect.Pending, "a")
 }

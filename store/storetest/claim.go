@@ -8,7 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func claimTests[Tx any]() []test[Tx] {
@@ -78,7 +78,7 @@ func claimTwice[Tx any](e *env[Tx]) {
 	e.enqueue(msgs("a", "k", 3)...)
 	n.claimOnly("a1", "a2", "a3")
 	n.claimOnly("a1", "a2", "a3")
-	e.want(outbox.Pending, "a1", "a2", "a3")
+	e.want(inspect.Pending, "a1", "a2", "a3")
 }
 
 func claimLimit[Tx any](e *env[Tx]) {
@@ -178,7 +178,7 @@ func claimBatches[Tx any](e *env[Tx]) {
 		n.settle(published(claims...)...)
 	}
 	n.claimOnly()
-	e.want(outbox.Published, ids(list)...)
+	e.want(inspect.Published, ids(list)...)
 }
 
 // twoLanes enqueues messages until two lanes have one, and returns a claim of each.
@@ -511,12 +511,12 @@ func claimClock[Tx any](e *env[Tx]) {
 	if c.DelayFor < 55*time.Minute || c.DelayFor > 65*time.Minute || c.Expired {
 		e.Errorf("DelayFor, Expired = %v, %v, want an hour and false", c.DelayFor, c.Expired)
 	}
-	e.want(outbox.Scheduled, "a")
+	e.want(inspect.Scheduled, "a")
 	e.advance(2 * time.Hour)
 	if c = n.claimOne("a"); c.DelayFor != 0 || c.Expired {
 		e.Errorf("when it is due DelayFor, Expired = %v, %v, want 0 and false", c.DelayFor, c.Expired)
 	}
-	e.want(outbox.Pending, "a")
+	e.want(inspect.Pending, "a")
 	e.advance(2 * time.Hour)
 	if c = n.claimOne("a"); !c.Expired {
 		e.Error("Expired = false after ExpiresAt")

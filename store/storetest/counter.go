@@ -8,6 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -89,7 +90,7 @@ func lastPositionsLate[Tx any](e *env[Tx]) {
 	n.claimOnly()
 	e.commit(tx)
 	n.settle(published(n.claimOne("late"))...)
-	e.want(outbox.Published, "late", "a", "last")
+	e.want(inspect.Published, "late", "a", "last")
 }
 
 // lastLetters: a message of which no dead letter can be stored stays where it is, and others are published.
@@ -107,8 +108,8 @@ func lastLetters[Tx any](e *env[Tx]) {
 	}
 	e.Logf("behind the last number: %v", err)
 	n.settle(published(find(claims, "other"))...)
-	e.want(outbox.Dead, "first")
-	e.want(outbox.Pending, "second")
+	e.want(inspect.Dead, "first")
+	e.want(inspect.Pending, "second")
 	if got := len(e.letters(deadletter.Filter{})); got != 1 {
 		e.Errorf("%d dead letters, want the one that had a number", got)
 	}

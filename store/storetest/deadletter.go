@@ -8,7 +8,8 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
+	"github.com/waybill-go/waybill/observe"
 )
 
 func deadLetterTests[Tx any]() []test[Tx] {
@@ -73,7 +74,7 @@ func deadAtOnce[Tx any](e *env[Tx]) {
 	}
 	e.wantRecent("FirstFailed", l.FirstFailed, 0)
 	e.wantRecent("LastFailed", l.LastFailed, 0)
-	if state := e.want(outbox.Dead, "a"); state.Attempts != 1 || state.Error != st.Error {
+	if state := e.want(inspect.Dead, "a"); state.Attempts != 1 || state.Error != st.Error {
 		e.Errorf("state = %+v, want 1 attempt and the error", state)
 	}
 }
@@ -106,21 +107,21 @@ func deadFailed[Tx any](e *env[Tx]) {
 	if l := e.letter(); !l.Failed || l.Message.ID != "a1" {
 		e.Errorf("letter = %+v, want a1 marked as failed", l)
 	}
-	e.want(outbox.Failed, "a1")
+	e.want(inspect.Failed, "a1")
 	n.claimOnly("a2")
 }
 
 func deadErrorText[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	for _, text := range []string{
-		"", "a\x00b", "\xff\xfe", "NULL", `{"a",\`, "'; --", "line\r\n\ttab\x1b[31m", strings.Repeat("ü", waybill.MaxErrorLen),
+		"", "a\x00b", "\xff\xfe", "NULL", `{"a",\`, "'; --", "line\r\n\ttab\x1b[31m", strings.Repeat("ü", observe.MaxErrorLen),
 	} {
-		text = waybill.ErrorText(textError(text))
+		text = observe.ErrorText(textError(text))
 		e.enqueue(msg("a", "k"))
 		st := failed(n.claimOne("a"), 0)
 		st.Error = text
 		n.settle(st)
-		if got := e.want(outbox.Waiting, "a").Error; got != text {
+		if got := e.want(inspect.Waiting, "a").Error; got != text {
 			e.Errorf("waiting with the error %q, want %q", got, text)
 		}
 		st = dead(n.claimOne("a"))

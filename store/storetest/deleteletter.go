@@ -7,8 +7,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/janitor"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 // change makes a change to a dead letter, and checks whether anything was changed.
@@ -101,7 +101,7 @@ func deleteLetter[Tx any](e *env[Tx]) {
 	number := e.letter().Number
 	e.requeue(number, true)
 	e.refuses(e.s.DeleteDeadLetter, number, deadletter.ErrRequeued)
-	e.want(outbox.Waiting, "b")
+	e.want(inspect.Waiting, "b")
 }
 
 func deleteParking[Tx any](e *env[Tx]) {

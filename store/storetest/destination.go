@@ -5,7 +5,7 @@ import (
 
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func destinationTests[Tx any]() []test[Tx] {
@@ -34,7 +34,7 @@ func fanOut[Tx any](e *env[Tx]) {
 	n.settle(fanout(before, "x", "y"))
 	e.several("a")
 	for _, state := range e.states("a") {
-		if state.Status != outbox.Waiting || state.Destination == "" {
+		if state.Status != inspect.Waiting || state.Destination == "" {
 			e.Errorf("state = %+v, want a waiting row of a destination", state)
 		}
 	}
@@ -54,7 +54,7 @@ func fanOut[Tx any](e *env[Tx]) {
 		if state.Destination == "x" {
 			want = 1
 		}
-		if state.Status != outbox.Published || state.Attempts != want {
+		if state.Status != inspect.Published || state.Attempts != want {
 			e.Errorf("state = %+v, want published after %d attempts", state, want)
 		}
 	}
@@ -84,7 +84,7 @@ func fanOutRequeued[Tx any](e *env[Tx]) {
 	}
 	n.settle(append(published(x), published(y)...)...)
 	for _, state := range e.states("a") {
-		if state.Status != outbox.Published || state.Destination == "" {
+		if state.Status != inspect.Published || state.Destination == "" {
 			e.Errorf("state = %+v, want it published to a destination", state)
 		}
 	}
@@ -246,7 +246,7 @@ func followers[Tx any](e *env[Tx]) {
 	}
 	n.settle(published(claims...)...)
 	for _, state := range e.states("a") {
-		if state.Status != outbox.Published {
+		if state.Status != inspect.Published {
 			e.Errorf("state = %+v, want published", state)
 		}
 	}
@@ -312,7 +312,7 @@ func destinationStraight[Tx any](e *env[Tx]) {
 	c := n.claimOne("a")
 	c.Destination = "x"
 	n.settle(published(c)...)
-	if st := e.want(outbox.Published, "a"); st.Destination != "x" {
+	if st := e.want(inspect.Published, "a"); st.Destination != "x" {
 		e.Errorf("destination = %q, want x", st.Destination)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -87,7 +88,7 @@ func duplicateWaiting[Tx any](unique bool) func(*env[Tx]) {
 		e.wantNew(e.transact(unique, msg("a", "k")), true)
 		n.settle(failed(n.claimOne("a"), time.Hour))
 		e.wantNew(e.transact(unique, msg("a", "k"), msg("b", "k")), false, true)
-		e.want(outbox.Waiting, "a")
+		e.want(inspect.Waiting, "a")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 )
@@ -32,7 +33,7 @@ func (e *env[Tx]) inTransactions(round string, do func(name, id string, run func
 		_, err := e.s.ProcessOnce(e.ctx, inbox.RecordOf("billing", &m), fn)
 		return err
 	})
-	if batcher, ok := e.s.(inbox.Batcher[Tx]); ok && e.h.Features.InboxBatches {
+	if batcher, ok := e.s.(contract.Batcher[Tx]); ok && e.h.Features.InboxBatches {
 		do("ProcessBatch", "batch"+round, func(fn func(context.Context, Tx) error) error {
 			m := msg("batch"+round, "k")
 			_, err := batcher.ProcessBatch(e.ctx, []inbox.Record{inbox.RecordOf("billing", &m)}, func(ctx context.Context, tx Tx, _ []int) error {

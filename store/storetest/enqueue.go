@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -37,7 +38,7 @@ func enqueueCommits[Tx any](e *env[Tx]) {
 	e.took(list, isNew)
 
 	e.wantEffects("order", 1)
-	e.want(outbox.Pending, "a1", "a2")
+	e.want(inspect.Pending, "a1", "a2")
 	n.claimOnly("a1", "a2")
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -63,8 +64,8 @@ func (e *env[Tx]) checkBalance() {
 func (e *env[Tx]) inLists() map[string]int {
 	e.Helper()
 	times := make(map[string]int)
-	for _, status := range outbox.Statuses() {
-		list, err := e.s.OutboxMessages(e.ctx, outbox.Filter{Status: status, Limit: allRows})
+	for _, status := range inspect.Statuses() {
+		list, err := e.s.OutboxMessages(e.ctx, inspect.Filter{Status: status, Limit: allRows})
 		e.must(err, "OutboxMessages")
 		if len(list) == allRows {
 			e.Fatalf("%d or more messages are %s, more than any test has", allRows, status)
@@ -188,7 +189,7 @@ func (e *env[Tx]) must(err error, what string) {
 	}
 }
 
-func (e *env[Tx]) states(id string) []outbox.State {
+func (e *env[Tx]) states(id string) []inspect.MessageState {
 	e.Helper()
 	states, err := e.s.MessageStates(e.ctx, id)
 	e.must(err, "MessageStates")
@@ -197,9 +198,9 @@ func (e *env[Tx]) states(id string) []outbox.State {
 
 // want checks that each message is in exactly one place, which has the given status, and
 // returns the last one's state.
-func (e *env[Tx]) want(status outbox.Status, ids ...string) outbox.State {
+func (e *env[Tx]) want(status inspect.Status, ids ...string) inspect.MessageState {
 	e.Helper()
-	var state outbox.State
+	var state inspect.MessageState
 	for _, id := range ids {
 		states := e.states(id)
 		if len(states) != 1 || states[0].Status != status {
@@ -220,7 +221,7 @@ func (e *env[Tx]) wantNowhere(ids ...string) {
 	}
 }
 
-func places(states []outbox.State) string {
+func places(states []inspect.MessageState) string {
 	var text string
 	for _, s := range states {
 		text += fmt.Sprintf("[%s %s]", s.Status, s.Destination)

@@ -9,7 +9,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
+	"github.com/waybill-go/waybill/observe"
 )
 
 func fieldTests[Tx any]() []test[Tx] {
@@ -85,7 +86,7 @@ func everyField[Tx any](e *env[Tx]) {
 	if c.Malformed != nil || c.Waiting || c.Blocked || c.Expired || c.Attempts != 0 || c.Life != 0 || c.DelayFor != 0 || c.Destination != "" {
 		e.Errorf("claim of a new message = %+v", c)
 	}
-	state := e.want(outbox.Pending, want.ID)
+	state := e.want(inspect.Pending, want.ID)
 	if state.Topic != want.Topic || state.Type != want.Type || state.Source != want.Source || state.Tenant != want.Tenant || state.Key != want.Key {
 		e.Errorf("state = %+v, want the message's topic, type, source, tenant and key", state)
 	}
@@ -140,7 +141,7 @@ func sentMessage[Tx any](e *env[Tx]) {
 	e.wantMessage(c.Message, want)
 	n.settle(failed(c, 0))
 	e.wantMessage(n.claimOne("a").Message, want)
-	if state := e.want(outbox.Waiting, "a"); state.Topic != "billing" {
+	if state := e.want(inspect.Waiting, "a"); state.Topic != "billing" {
 		e.Errorf("topic of the state = %q, want the address", state.Topic)
 	}
 }
@@ -193,7 +194,7 @@ func hostileTexts[Tx any](e *env[Tx]) {
 		c = n.claimOne(m.ID)
 		e.wantMessage(c.Message, m)
 		n.settle(published(c)...)
-		e.want(outbox.Published, m.ID)
+		e.want(inspect.Published, m.ID)
 	}
 }
 
@@ -213,9 +214,9 @@ func longTexts[Tx any](e *env[Tx]) {
 	c := n.claimOne(want.ID)
 	e.wantMessage(c.Message, want)
 	st := failed(c, 0)
-	st.Error = text(waybill.MaxErrorLen)
+	st.Error = text(observe.MaxErrorLen)
 	n.settle(st)
-	if got := e.want(outbox.Waiting, want.ID).Error; got != st.Error {
+	if got := e.want(inspect.Waiting, want.ID).Error; got != st.Error {
 		e.Errorf("an error of %d bytes comes back with %d", len(st.Error), len(got))
 	}
 }

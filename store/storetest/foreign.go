@@ -6,7 +6,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func foreignTests[Tx any]() []test[Tx] {
@@ -45,9 +45,9 @@ func foreignPlain[Tx any](e *env[Tx]) {
 	if claims[1].Message.ID == m.ID {
 		e.Error("two messages have one id")
 	}
-	e.want(outbox.Pending, m.ID)
+	e.want(inspect.Pending, m.ID)
 	n.settle(published(claims...)...)
-	e.want(outbox.Published, m.ID)
+	e.want(inspect.Published, m.ID)
 }
 
 func foreignHeaders[Tx any](e *env[Tx]) {
@@ -97,7 +97,7 @@ func foreignMalformed[Tx any](e *env[Tx]) {
 	if len(letters) != len(bad) {
 		e.Fatalf("%d malformed letters, want %d", len(letters), len(bad))
 	}
-	e.want(outbox.Dead, letters[0])
+	e.want(inspect.Dead, letters[0])
 	e.requeue(e.numberOf(letters[0]), true)
 	if c := find(n.claim(), letters[0]); c.Malformed == nil {
 		e.Error("the message decodes after its requeue, which changes nothing about it")
@@ -116,7 +116,7 @@ func foreignTopic[Tx any](e *env[Tx]) {
 		e.Fatalf("claims = %+v, want one that is malformed", claims)
 	}
 	n.settle(dead(claims[0]))
-	e.want(outbox.Dead, claims[0].Message.ID)
+	e.want(inspect.Dead, claims[0].Message.ID)
 }
 
 // lettersByReason returns the message ids of the dead letters with a reason.

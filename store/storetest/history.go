@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 )
 
 func historyTests[Tx any]() []test[Tx] {
@@ -148,7 +148,7 @@ func historyDestinations[Tx any](e *env[Tx]) {
 func historyConsumer[Tx any](e *env[Tx]) {
 	l := letterOf("billing", msg("a", "k"))
 	for i, text := range []string{"first", "second"} {
-		a := inbox.FailedAttempt{Count: i + 1, Error: text, Node: "c1", Took: time.Second}
+		a := contract.FailedAttempt{Count: i + 1, Error: text, Node: "c1", Took: time.Second}
 		e.must(e.s.SaveAttempt(e.ctx, l.Record.Key, a), "SaveAttempt")
 		e.must(e.s.SaveAttempt(e.ctx, l.Record.Key, a), "SaveAttempt") // repeated: it counts once
 		e.advance(time.Minute)
@@ -178,7 +178,7 @@ func historyTexts[Tx any](e *env[Tx]) {
 	texts := []string{"", `{"a",\`, "'; --", "\xff", "a\x00b", "ü\n\t\u2028"}
 	var want []string
 	for _, text := range texts {
-		stored := waybill.ErrorText(textError(text))
+		stored := observe.ErrorText(textError(text))
 		n.settle(attempt(failed(n.claimOne("a"), 0), stored, 0))
 		want = append(want, n.name+" "+stored+" 0s")
 	}

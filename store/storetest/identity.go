@@ -6,7 +6,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func identityTests[Tx any]() []test[Tx] {
@@ -60,13 +60,13 @@ func (n *node[Tx]) claimFrom(want ...string) []contract.Claim {
 }
 
 // wantPlaces checks how many places of each status the messages with an id are in.
-func (e *env[Tx]) wantPlaces(id string, want map[outbox.Status]int) {
+func (e *env[Tx]) wantPlaces(id string, want map[inspect.Status]int) {
 	e.Helper()
-	got := make(map[outbox.Status]int)
+	got := make(map[inspect.Status]int)
 	for _, s := range e.states(id) {
 		got[s.Status]++
 	}
-	for _, status := range outbox.Statuses() {
+	for _, status := range inspect.Statuses() {
 		if got[status] != want[status] {
 			e.Fatalf("messages with the id %s are in %s, want %v", id, places(e.states(id)), want)
 		}
@@ -102,16 +102,16 @@ func identityWaiting[Tx any](e *env[Tx]) {
 	e.enqueue(all[0])
 	n.settle(failed(n.claimOne("a"), 0))
 	e.wantNew(e.transact(false, all...), false, true, true, true)
-	e.wantPlaces("a", map[outbox.Status]int{outbox.Waiting: 1, outbox.Pending: 3})
+	e.wantPlaces("a", map[inspect.Status]int{inspect.Waiting: 1, inspect.Pending: 3})
 	var list []contract.Settlement
 	for _, c := range n.claimFrom(allSenders...) {
 		list = append(list, failed(c, 0))
 	}
 	n.settle(list...)
-	e.wantPlaces("a", map[outbox.Status]int{outbox.Waiting: 4})
+	e.wantPlaces("a", map[inspect.Status]int{inspect.Waiting: 4})
 	e.wantNew(e.transact(false, all...), false, false, false, false)
 	n.settle(published(n.claimFrom(allSenders...)...)...)
-	e.wantPlaces("a", map[outbox.Status]int{outbox.Published: 4})
+	e.wantPlaces("a", map[inspect.Status]int{inspect.Published: 4})
 }
 
 func identityPublished[Tx any](e *env[Tx]) {
@@ -129,9 +129,9 @@ func identityFannedOut[Tx any](e *env[Tx]) {
 	for _, c := range n.claimFrom(allSenders...) {
 		n.settle(fanout(c, "x", "y"))
 	}
-	e.wantPlaces("a", map[outbox.Status]int{outbox.Waiting: 8})
+	e.wantPlaces("a", map[inspect.Status]int{inspect.Waiting: 8})
 	n.settle(published(n.claim()...)...)
-	e.wantPlaces("a", map[outbox.Status]int{outbox.Published: 8})
+	e.wantPlaces("a", map[inspect.Status]int{inspect.Published: 8})
 }
 
 func identityFollowers[Tx any](e *env[Tx]) {
@@ -142,7 +142,7 @@ func identityFollowers[Tx any](e *env[Tx]) {
 		list = append(list, publishedThen(to(c, "x"), "y"))
 	}
 	n.settle(list...)
-	e.wantPlaces("a", map[outbox.Status]int{outbox.Published: 4, outbox.Waiting: 4})
+	e.wantPlaces("a", map[inspect.Status]int{inspect.Published: 4, inspect.Waiting: 4})
 	n.settle(published(n.claimFrom(allSenders...)...)...)
 }
 
@@ -163,10 +163,10 @@ func (n *node[Tx]) scheduleAll(after time.Duration, list ...waybill.Message) {
 func identityDue[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	n.scheduleAll(time.Hour, sameID("a")...)
-	e.wantPlaces("a", map[outbox.Status]int{outbox.Scheduled: 4})
+	e.wantPlaces("a", map[inspect.Status]int{inspect.Scheduled: 4})
 	e.advance(2 * time.Hour)
 	e.release(4)
-	e.wantPlaces("a", map[outbox.Status]int{outbox.Pending: 4})
+	e.wantPlaces("a", map[inspect.Status]int{inspect.Pending: 4})
 	n.claimFrom(allSenders...)
 }
 
@@ -179,7 +179,7 @@ func identityDueLater[Tx any](e *env[Tx]) {
 	e.enqueue(all[3])
 	e.advance(2 * time.Hour)
 	e.release(2)
-	e.wantPlaces("a", map[outbox.Status]int{outbox.Pending: 3, outbox.Waiting: 1})
+	e.wantPlaces("a", map[inspect.Status]int{inspect.Pending: 3, inspect.Waiting: 1})
 	n.claimFrom(allSenders...)
 }
 

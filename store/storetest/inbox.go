@@ -9,7 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func inboxTests[Tx any]() []test[Tx] {
@@ -314,7 +314,7 @@ func (e *env[Tx]) handleAndEnqueue(m, reply waybill.Message, result error) {
 func processEnqueues[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.handleAndEnqueue(msg("a", "k"), msg("reply", "k"), nil)
-	e.want(outbox.Pending, "reply")
+	e.want(inspect.Pending, "reply")
 	n.claimOne("reply")
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -31,9 +32,9 @@ func inboxBatchTests[Tx any]() []test[Tx] {
 	}
 }
 
-func (e *env[Tx]) batcher() inbox.Batcher[Tx] {
+func (e *env[Tx]) batcher() contract.Batcher[Tx] {
 	e.Helper()
-	b, ok := any(e.s).(inbox.Batcher[Tx])
+	b, ok := any(e.s).(contract.Batcher[Tx])
 	if !ok {
 		e.Fatal("the store has no batches, and Features.InboxBatches says that it has")
 	}
@@ -219,7 +220,7 @@ func batchKinds[Tx any](e *env[Tx]) {
 func batchInvalid[Tx any](e *env[Tx]) {
 	ran := func(context.Context, Tx, []int) error { return errors.New("the handler ran") }
 	twice := recordsOf(msg("a", "k"), msg("b", "k"), msg("a", "other"))
-	many := recordsOf(msgs("m", "k", inbox.MaxBatch+1)...)
+	many := recordsOf(msgs("m", "k", contract.MaxBatch+1)...)
 	for _, recs := range [][]inbox.Record{twice, many} {
 		var invalid *waybill.InvalidError
 		if _, err := e.batcher().ProcessBatch(e.ctx, recs, ran); !errors.As(err, &invalid) {
@@ -287,7 +288,7 @@ func batchOpposite[Tx any](e *env[Tx]) {
 }
 
 func batchLarge[Tx any](e *env[Tx]) {
-	recs := recordsOf(msgs("m", "k", inbox.MaxBatch)...)
+	recs := recordsOf(msgs("m", "k", contract.MaxBatch)...)
 	outcomes, err := e.batcher().ProcessBatch(e.ctx, recs, func(_ context.Context, _ Tx, fresh []int) error {
 		if len(fresh) != len(recs) || !slices.IsSorted(fresh) {
 			return fmt.Errorf("the handler was given %d places, want %d, rising", len(fresh), len(recs))

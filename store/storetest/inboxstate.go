@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func inboxStateTests[Tx any]() []test[Tx] {
@@ -19,7 +20,7 @@ func inboxStateTests[Tx any]() []test[Tx] {
 }
 
 // inboxStates returns what the inbox has stored and checks the consumers.
-func (e *env[Tx]) inboxStates(id, consumer string, want ...string) []inbox.State {
+func (e *env[Tx]) inboxStates(id, consumer string, want ...string) []inspect.InboxState {
 	e.Helper()
 	states, err := e.s.InboxStates(e.ctx, id, consumer)
 	e.must(err, "InboxStates")
@@ -52,7 +53,7 @@ func inboxStatesProcessed[Tx any](e *env[Tx]) {
 	}
 	e.wantRecent("ProcessedAt", *got.ProcessedAt, 0)
 	got.ProcessedAt = nil
-	want := inbox.State{Tenant: "acme", Consumer: "billing", Source: "shop", Alias: "order.created", Message: "a", MessageID: "a", Type: "order.created@v2"}
+	want := inspect.InboxState{Tenant: "acme", Consumer: "billing", Source: "shop", Alias: "order.created", Message: "a", MessageID: "a", Type: "order.created@v2"}
 	if got != want {
 		e.Errorf("state = %+v, want %+v", got, want)
 	}
@@ -99,13 +100,13 @@ func inboxStatesRetried[Tx any](e *env[Tx]) {
 
 // inboxSize: the number of records may be unknown, or outdated; the age of the oldest is exact.
 func inboxSize[Tx any](e *env[Tx]) {
-	size := func() inbox.Size {
+	size := func() inspect.InboxSize {
 		e.Helper()
 		v, err := e.s.InboxSize(e.ctx)
 		e.must(err, "InboxSize")
 		return v
 	}
-	if v := size(); v != (inbox.Size{}) {
+	if v := size(); v != (inspect.InboxSize{}) {
 		e.Errorf("InboxSize() = %+v of an empty inbox, want nothing", v)
 	}
 	e.process("billing", msg("a", "k"), inbox.Processed)

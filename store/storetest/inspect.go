@@ -5,7 +5,7 @@ import (
 
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func inspectTests[Tx any]() []test[Tx] {
@@ -31,25 +31,25 @@ func inspectWay[Tx any](e *env[Tx]) {
 	m := msg("a", "k")
 	m.DeliverAt = time.Now().Add(time.Hour)
 	e.enqueue(m)
-	state := e.want(outbox.Scheduled, "a")
+	state := e.want(inspect.Scheduled, "a")
 	if state.DueAt == nil || state.PublishedAt != nil {
 		e.Errorf("state = %+v, want a due time and none of publication", state)
 	}
 	enqueued := state.EnqueuedAt
 	e.wantRecent("EnqueuedAt", enqueued, 0)
 	n.settle(settlement(n.claimOne("a"), contract.Schedule))
-	e.want(outbox.Scheduled, "a")
+	e.want(inspect.Scheduled, "a")
 	e.advance(2 * time.Hour)
 	e.release(1)
-	e.want(outbox.Pending, "a")
+	e.want(inspect.Pending, "a")
 	n.settle(failed(n.claimOne("a"), 0))
-	e.want(outbox.Waiting, "a")
+	e.want(inspect.Waiting, "a")
 	n.settle(dead(n.claimOne("a")))
-	e.want(outbox.Dead, "a")
+	e.want(inspect.Dead, "a")
 	e.requeue(e.letter().Number, true)
-	e.want(outbox.Waiting, "a")
+	e.want(inspect.Waiting, "a")
 	n.settle(published(n.claimOne("a"))...)
-	state = e.want(outbox.Published, "a")
+	state = e.want(inspect.Published, "a")
 	e.wantTime("EnqueuedAt", state.EnqueuedAt.UTC(), enqueued.UTC())
 	if state.PublishedAt == nil {
 		e.Fatal("PublishedAt is not set")
@@ -60,7 +60,7 @@ func inspectWay[Tx any](e *env[Tx]) {
 	}
 }
 
-func (e *env[Tx]) stats() []outbox.Stats {
+func (e *env[Tx]) stats() []inspect.Stats {
 	e.Helper()
 	stats, err := e.s.OutboxStats(e.ctx)
 	e.must(err, "OutboxStats")
@@ -90,22 +90,22 @@ func statsCounts[Tx any](e *env[Tx]) {
 	for _, l := range e.letters(deadletter.Filter{Consumer: "shipping"}) {
 		e.resolve(l.Number, true) // nothing is left to decide about it
 	}
-	want := []outbox.Stats{
-		{Topic: "Invoices", Status: outbox.Dead, Count: 1},
-		{Topic: "Invoices", Status: outbox.Pending, Count: 1},
-		{Topic: "orders", Status: outbox.Dead, Consumer: "billing", Count: 1},
-		{Topic: "orders", Status: outbox.Pending, Count: 1},
-		{Topic: "orders", Status: outbox.Published, Count: 2},
-		{Topic: "orders", Status: outbox.Waiting, Count: 1},
+	want := []inspect.Stats{
+		{Topic: "Invoices", Status: inspect.Dead, Count: 1},
+		{Topic: "Invoices", Status: inspect.Pending, Count: 1},
+		{Topic: "orders", Status: inspect.Dead, Consumer: "billing", Count: 1},
+		{Topic: "orders", Status: inspect.Pending, Count: 1},
+		{Topic: "orders", Status: inspect.Published, Count: 2},
+		{Topic: "orders", Status: inspect.Waiting, Count: 1},
 	}
 	got := e.stats()
 	wantCounts(e, got, want)
 	backlog, err := e.s.OutboxBacklog(e.ctx)
 	e.must(err, "OutboxBacklog")
-	wantCounts(e, backlog, []outbox.Stats{want[1], want[3], want[5]})
+	wantCounts(e, backlog, []inspect.Stats{want[1], want[3], want[5]})
 }
 
-func wantCounts[Tx any](e *env[Tx], got, want []outbox.Stats) {
+func wantCounts[Tx any](e *env[Tx], got, want []inspect.Stats) {
 	e.Helper()
 	if len(got) != len(want) {
 		e.Fatalf("stats = %+v, want %+v", got, want)
@@ -123,23 +123,23 @@ func statsAgeScheduled[Tx any](e *env[Tx]) {
 	n.scheduled(msg("a", "k"), 24*time.Hour)
 	e.advance(25 * time.Hour)
 	e.release(1)
-	wantAge := func(status outbox.Status, stats []outbox.Stats) {
+	wantAge := func(status inspect.Status, stats []inspect.Stats) {
 		e.Helper()
 		if len(stats) != 1 || stats[0].Status != status || stats[0].Oldest < 59*time.Minute || stats[0].Oldest > 61*time.Minute {
 			e.Errorf("stats = %+v, want one message, %s, an hour old", stats, status)
 		}
 	}
-	backlog := func() []outbox.Stats {
+	backlog := func() []inspect.Stats {
 		stats, err := e.s.OutboxBacklog(e.ctx)
 		e.must(err, "OutboxBacklog")
 		return stats
 	}
-	wantAge(outbox.Pending, e.stats())
-	wantAge(outbox.Pending, backlog())
+	wantAge(inspect.Pending, e.stats())
+	wantAge(inspect.Pending, backlog())
 	n = e.join("r2")
 	n.settle(failed(n.claimOne("a"), time.Hour))
-	wantAge(outbox.Waiting, e.stats())
-	wantAge(outbox.Waiting, backlog())
+	wantAge(inspect.Waiting, e.stats())
+	wantAge(inspect.Waiting, backlog())
 }
 
 // statsAgeNotDue: before it comes due, its age is negative: how long that will take.
@@ -151,7 +151,7 @@ func statsAgeNotDue[Tx any](e *env[Tx]) {
 	wantDue := func(left time.Duration) {
 		e.Helper()
 		stats := e.stats()
-		if len(stats) != 1 || stats[0].Status != outbox.Scheduled || (stats[0].Oldest+left).Abs() > time.Minute {
+		if len(stats) != 1 || stats[0].Status != inspect.Scheduled || (stats[0].Oldest+left).Abs() > time.Minute {
 			e.Errorf("OutboxStats() = %+v, want one message, due in %v", stats, left)
 		}
 	}

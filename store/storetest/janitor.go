@@ -8,8 +8,8 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/janitor"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 func janitorTests[Tx any]() []test[Tx] {
@@ -228,7 +228,7 @@ func purgeParking[Tx any](e *env[Tx]) {
 	n.settle(parking(claims[0]), behind(claims[1]))
 	e.advance(week + minute)
 	e.purgeOld(janitor.Letters, 1) // nothing waits behind the lonely one
-	e.want(outbox.Dead, "a1")
+	e.want(inspect.Dead, "a1")
 	e.resolve(e.letter().Number, true)
 	n = e.join("r2")
 	n.settle(published(n.claimOne("a2"))...)
@@ -283,8 +283,8 @@ func purgeUnfinished[Tx any](e *env[Tx]) {
 	for _, kind := range allKinds {
 		e.purgeOld(kind, 0)
 	}
-	e.want(outbox.Waiting, "waiting")
-	e.want(outbox.Pending, "pending", "later")
+	e.want(inspect.Waiting, "waiting")
+	e.want(inspect.Pending, "pending", "later")
 }
 
 // The work of one is not repeated by the other, and neither waits for the other.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func laneTests[Tx any]() []test[Tx] {
@@ -278,7 +278,7 @@ func laneHandOver[Tx any](e *env[Tx]) {
 	e.must(b.renew(contract.LeaseRequest{}), "renew")
 	a.wantLost(settlement(c, contract.Published))
 	b.settle(published(b.claimOne("a"))...)
-	e.want(outbox.Published, "a")
+	e.want(inspect.Published, "a")
 }
 
 // laneClockSetBack: the lease of a killed relay was written by a clock that is then set back by hours. It

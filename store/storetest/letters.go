@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // by is the operator of the suite.
@@ -296,7 +296,7 @@ func discardLetter[Tx any](e *env[Tx]) {
 	if l.State != deadletter.Discarded || l.ResolvedAt == nil || l.Resolution != by.Why {
 		e.Errorf("letter = %+v, want it discarded", l)
 	}
-	e.want(outbox.Discarded, "a")
+	e.want(inspect.Discarded, "a")
 	if got := e.messageIDs(deadletter.Filter{}); len(got) != 0 {
 		e.Errorf("open letters %v, want none", got)
 	}
@@ -498,5 +498,5 @@ func refusedActs[Tx any](e *env[Tx]) {
 			}
 		})
 	}
-	e.want(outbox.Dead, "a")
+	e.want(inspect.Dead, "a")
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -38,21 +39,21 @@ func holder(generation int32) inbox.Holder {
 	return inbox.Holder{Generation: generation, Member: "member-" + strings.Repeat("i", int(generation))}
 }
 
-func (e *env[Tx]) offsets() inbox.OffsetStore {
+func (e *env[Tx]) offsets() contract.OffsetStore {
 	e.Helper()
-	s, ok := e.s.(inbox.OffsetStore)
+	s, ok := e.s.(contract.OffsetStore)
 	if !ok {
-		e.Fatal("the store is no inbox.OffsetStore")
+		e.Fatal("the store is no contract.OffsetStore")
 	}
 	return s
 }
 
 // takePartition makes h the holder of p, with next as the next offset, whoever held it before.
-func (e *env[Tx]) takePartition(p inbox.Partition, h inbox.Holder, next int64) inbox.Progress {
+func (e *env[Tx]) takePartition(p inbox.Partition, h inbox.Holder, next int64) contract.Progress {
 	e.Helper()
 	was, found, err := e.offsets().ReadProgress(e.ctx, p)
 	e.must(err, "ReadProgress")
-	now := inbox.Progress{Next: next, RecordedBelow: 7, Holder: h}
+	now := contract.Progress{Next: next, RecordedBelow: 7, Holder: h}
 	old := &was
 	if !found {
 		old = nil
@@ -90,30 +91,30 @@ func (e *env[Tx]) wantFenced(rec inbox.Record) {
 		ran = true
 		return nil
 	})
-	if !errors.Is(err, inbox.ErrFenced) || !waybill.IsConflict(err) || ran {
+	if !errors.Is(err, contract.ErrFenced) || !waybill.IsConflict(err) || ran {
 		e.Errorf("ProcessOnce() = %v, handler ran = %v, want ErrFenced as a conflict, and no run", err, ran)
 	}
 }
 
 func offsetsTaken[Tx any](e *env[Tx]) {
-	if v, found, err := e.offsets().ReadProgress(e.ctx, partition); found || err != nil || v != (inbox.Progress{}) {
+	if v, found, err := e.offsets().ReadProgress(e.ctx, partition); found || err != nil || v != (contract.Progress{}) {
 		e.Errorf("ReadProgress() = %+v, %v, %v, want nothing", v, found, err)
 	}
 	first := e.takePartition(partition, holder(1), 1<<40)
-	if taken, err := e.offsets().TakePartition(e.ctx, partition, nil, inbox.Progress{Holder: holder(2)}); taken || err != nil {
+	if taken, err := e.offsets().TakePartition(e.ctx, partition, nil, contract.Progress{Holder: holder(2)}); taken || err != nil {
 		e.Errorf("TakePartition() = %v, %v as if nothing were stored, want false", taken, err)
 	}
 	stale := first
 	stale.Next++
-	if taken, err := e.offsets().TakePartition(e.ctx, partition, &stale, inbox.Progress{Holder: holder(2)}); taken || err != nil {
+	if taken, err := e.offsets().TakePartition(e.ctx, partition, &stale, contract.Progress{Holder: holder(2)}); taken || err != nil {
 		e.Errorf("TakePartition() = %v, %v with another offset than is stored, want false", taken, err)
 	}
 	stale = first
 	stale.Member = "nobody"
-	if taken, err := e.offsets().TakePartition(e.ctx, partition, &stale, inbox.Progress{Holder: holder(2)}); taken || err != nil {
+	if taken, err := e.offsets().TakePartition(e.ctx, partition, &stale, contract.Progress{Holder: holder(2)}); taken || err != nil {
 		e.Errorf("TakePartition() = %v, %v with another member than is stored, want false", taken, err)
 	}
-	second := inbox.Progress{Next: 5, RecordedBelow: 9, Holder: holder(2)}
+	second := contract.Progress{Next: 5, RecordedBelow: 9, Holder: holder(2)}
 	if taken, err := e.offsets().TakePartition(e.ctx, partition, &first, second); !taken || err != nil {
 		e.Errorf("TakePartition() = %v, %v, want true", taken, err)
 	}
@@ -123,7 +124,7 @@ func offsetsTaken[Tx any](e *env[Tx]) {
 }
 
 func offsetsTakenAtOnce[Tx any](e *env[Tx]) {
-	for _, was := range []*inbox.Progress{nil, {Holder: holder(1)}} {
+	for _, was := range []*contract.Progress{nil, {Holder: holder(1)}} {
 		if was != nil {
 			_, err := e.offsets().TakePartition(e.ctx, inbox.Partition{Group: "again"}, nil, *was)
 			e.must(err, "TakePartition")
@@ -138,7 +139,7 @@ func offsetsTakenAtOnce[Tx any](e *env[Tx]) {
 			all.Go(func() {
 				taken := false
 				err := repeatConflicts(func() (err error) {
-					taken, err = e.offsets().TakePartition(e.ctx, p, was, inbox.Progress{Holder: holder(i + 2)})
+					taken, err = e.offsets().TakePartition(e.ctx, p, was, contract.Progress{Holder: holder(i + 2)})
 					return err
 				})
 				if err != nil {
@@ -261,7 +262,7 @@ func offsetsTakenOver[Tx any](e *env[Tx]) {
 	})
 	<-running
 	all.Go(func() {
-		taken, err := e.offsets().TakePartition(e.ctx, partition, &was, inbox.Progress{Holder: holder(2)})
+		taken, err := e.offsets().TakePartition(e.ctx, partition, &was, contract.Progress{Holder: holder(2)})
 		if taken || err != nil && !waybill.IsConflict(err) {
 			e.Errorf("TakePartition() = %v, %v while the handler ran, want false", taken, err)
 		}
@@ -319,7 +320,7 @@ func offsetsBury[Tx any](e *env[Tx]) {
 func offsetsBuryFenced[Tx any](e *env[Tx]) {
 	e.takePartition(partition, holder(2), 0)
 	buried, err := e.s.BuryMessage(e.ctx, letterAt("a", recordAt("a", holder(1), 0, true).At))
-	if buried || !errors.Is(err, inbox.ErrFenced) || !waybill.IsConflict(err) {
+	if buried || !errors.Is(err, contract.ErrFenced) || !waybill.IsConflict(err) {
 		e.Errorf("BuryMessage() = %v, %v, want ErrFenced as a conflict", buried, err)
 	}
 	e.process("billing", msg("a", "k"), inbox.Processed)
@@ -341,7 +342,7 @@ func offsetsPersist[Tx any](e *env[Tx]) {
 	e.takePartition(partition, holder(1), 0)
 	e.processRecord(recordAt("a", holder(1), 0, true), inbox.Processed)
 	e.reopen()
-	want := inbox.Progress{Next: 1, RecordedBelow: 7, Holder: holder(1)}
+	want := contract.Progress{Next: 1, RecordedBelow: 7, Holder: holder(1)}
 	if v, found, err := e.offsets().ReadProgress(e.ctx, partition); v != want || !found || err != nil {
 		e.Errorf("ReadProgress() = %+v, %v, %v after a restart, want %+v", v, found, err, want)
 	}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func orderTests[Tx any]() []test[Tx] {
@@ -81,7 +81,7 @@ func (n *node[Tx]) blocked(after time.Duration) {
 	claims := n.claimOnly("a1", "a2", "a3", "a4", "a5")
 	n.settle(failed(claims[0], after), behind(claims[1]), behind(claims[2]), behind(claims[3]))
 	n.settle(behind(find(n.claim(), "a5"))) // it came in a later batch
-	n.want(outbox.Waiting, "a1", "a2", "a3", "a4", "a5")
+	n.want(inspect.Waiting, "a1", "a2", "a3", "a4", "a5")
 }
 
 func behindPublished[Tx any](e *env[Tx]) {
@@ -97,7 +97,7 @@ func behindPublished[Tx any](e *env[Tx]) {
 		}
 	}
 	n.settle(published(claims...)...)
-	e.want(outbox.Published, "a1", "a2", "a3", "a4", "a5")
+	e.want(inspect.Published, "a1", "a2", "a3", "a4", "a5")
 }
 
 func behindDead[Tx any](e *env[Tx]) {
@@ -191,7 +191,7 @@ func failBehind[Tx any](e *env[Tx]) {
 	n.settle(failed(claims[0], time.Hour))
 	n.settle(failed(claims[1], 0)) // of the same wave, its refusal came late
 	n.claimOnly()
-	state := e.want(outbox.Waiting, "a2")
+	state := e.want(inspect.Waiting, "a2")
 	if state.Attempts != 1 || state.Error == "" {
 		e.Errorf("attempts, error = %d, %q, want those of the failed attempt", state.Attempts, state.Error)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func outboxListTests[Tx any]() []test[Tx] {
@@ -25,7 +25,7 @@ func outboxListTests[Tx any]() []test[Tx] {
 }
 
 // wantList checks which messages a filter finds, and in which order.
-func (e *env[Tx]) wantList(f outbox.Filter, want ...string) []outbox.State {
+func (e *env[Tx]) wantList(f inspect.Filter, want ...string) []inspect.MessageState {
 	e.Helper()
 	list, err := e.s.OutboxMessages(e.ctx, f)
 	e.must(err, "OutboxMessages")
@@ -39,7 +39,7 @@ func (e *env[Tx]) wantList(f outbox.Filter, want ...string) []outbox.State {
 	return list
 }
 
-func listNothing[Tx any](e *env[Tx]) { e.wantList(outbox.Filter{}) }
+func listNothing[Tx any](e *env[Tx]) { e.wantList(inspect.Filter{}) }
 
 // oneEach enqueues five messages, one after the other, and leaves one in each place.
 func (e *env[Tx]) oneEach() {
@@ -58,18 +58,18 @@ func (e *env[Tx]) oneEach() {
 
 func listOnItsWay[Tx any](e *env[Tx]) {
 	e.oneEach()
-	list := e.wantList(outbox.Filter{}, "scheduled", "waiting", "pending")
-	if w := list[1]; w.Status != outbox.Waiting || w.Attempts != 1 || w.Error == "" || w.DueAt == nil || w.EnqueuedAt.IsZero() {
+	list := e.wantList(inspect.Filter{}, "scheduled", "waiting", "pending")
+	if w := list[1]; w.Status != inspect.Waiting || w.Attempts != 1 || w.Error == "" || w.DueAt == nil || w.EnqueuedAt.IsZero() {
 		e.Errorf("the waiting one is %+v", w)
 	}
-	for _, status := range []outbox.Status{outbox.Pending, outbox.Waiting, outbox.Scheduled} {
-		e.wantList(outbox.Filter{Status: status}, map[outbox.Status]string{
-			outbox.Pending: "pending", outbox.Waiting: "waiting", outbox.Scheduled: "scheduled"}[status])
+	for _, status := range []inspect.Status{inspect.Pending, inspect.Waiting, inspect.Scheduled} {
+		e.wantList(inspect.Filter{Status: status}, map[inspect.Status]string{
+			inspect.Pending: "pending", inspect.Waiting: "waiting", inspect.Scheduled: "scheduled"}[status])
 	}
-	if l := e.wantList(outbox.Filter{Status: outbox.Published}, "published"); l[0].PublishedAt == nil || l[0].Status != outbox.Published {
+	if l := e.wantList(inspect.Filter{Status: inspect.Published}, "published"); l[0].PublishedAt == nil || l[0].Status != inspect.Published {
 		e.Errorf("the published one is %+v", l[0])
 	}
-	e.wantList(outbox.Filter{Status: outbox.Dead}, "dead")
+	e.wantList(inspect.Filter{Status: inspect.Dead}, "dead")
 }
 
 // listClockSetBack: what was enqueued and published by a clock that was an hour ahead is not hidden until that time comes.
@@ -80,9 +80,9 @@ func listClockSetBack[Tx any](e *env[Tx]) {
 	n.settle(published(n.claimOne("published"))...)
 	e.enqueue(msg("pending", ""))
 	e.advance(-time.Hour)
-	e.wantList(outbox.Filter{}, "pending")
-	e.wantList(outbox.Filter{Status: outbox.Published}, "published")
-	e.wantList(outbox.Filter{OlderThan: time.Minute})
+	e.wantList(inspect.Filter{}, "pending")
+	e.wantList(inspect.Filter{Status: inspect.Published}, "published")
+	e.wantList(inspect.Filter{OlderThan: time.Minute})
 }
 
 func listByField[Tx any](e *env[Tx]) {
@@ -98,33 +98,33 @@ func listByField[Tx any](e *env[Tx]) {
 		other("tenant", func(m *waybill.Message) { m.Tenant = "acme" }),
 		other("key", func(m *waybill.Message) { m.Key = "ann" }),
 		other("correlation", func(m *waybill.Message) { m.CorrelationID = "flow-1" }))
-	check := func(status outbox.Status) {
+	check := func(status inspect.Status) {
 		e.Helper()
-		e.wantList(outbox.Filter{Status: status, Topic: "mails"}, "topic")
-		e.wantList(outbox.Filter{Status: status, Tenant: "acme"}, "tenant")
-		e.wantList(outbox.Filter{Status: status, Key: "ann"}, "key")
-		e.wantList(outbox.Filter{Status: status, CorrelationID: "flow-1"}, "correlation")
-		e.wantList(outbox.Filter{Status: status, MessageID: "tenant"}, "tenant")
-		e.wantList(outbox.Filter{Status: status, Text: "ENAN"}, "tenant")
-		e.wantList(outbox.Filter{Status: status, Text: "Ann"}, "key")
-		e.wantList(outbox.Filter{Status: status, Text: "low-1", Topic: "orders"}, "correlation")
-		e.wantList(outbox.Filter{Status: status, Text: "%"})
-		e.wantList(outbox.Filter{Status: status, Topic: "orders", Tenant: "acme", Key: "k"}, "tenant")
-		e.wantList(outbox.Filter{Status: status, Topic: "mails", Tenant: "acme"})
+		e.wantList(inspect.Filter{Status: status, Topic: "mails"}, "topic")
+		e.wantList(inspect.Filter{Status: status, Tenant: "acme"}, "tenant")
+		e.wantList(inspect.Filter{Status: status, Key: "ann"}, "key")
+		e.wantList(inspect.Filter{Status: status, CorrelationID: "flow-1"}, "correlation")
+		e.wantList(inspect.Filter{Status: status, MessageID: "tenant"}, "tenant")
+		e.wantList(inspect.Filter{Status: status, Text: "ENAN"}, "tenant")
+		e.wantList(inspect.Filter{Status: status, Text: "Ann"}, "key")
+		e.wantList(inspect.Filter{Status: status, Text: "low-1", Topic: "orders"}, "correlation")
+		e.wantList(inspect.Filter{Status: status, Text: "%"})
+		e.wantList(inspect.Filter{Status: status, Topic: "orders", Tenant: "acme", Key: "k"}, "tenant")
+		e.wantList(inspect.Filter{Status: status, Topic: "mails", Tenant: "acme"})
 	}
 	check("")
-	check(outbox.Pending)
+	check(inspect.Pending)
 	n.publishAll()
-	check(outbox.Published)
+	check(inspect.Published)
 }
 
 func listByAge[Tx any](e *env[Tx]) {
 	e.enqueue(msg("old", ""))
 	e.advance(time.Hour)
 	e.enqueue(msg("new", ""))
-	e.wantList(outbox.Filter{OlderThan: 30 * time.Minute}, "old")
-	e.wantList(outbox.Filter{OlderThan: 2 * time.Hour})
-	e.wantList(outbox.Filter{}, "old", "new")
+	e.wantList(inspect.Filter{OlderThan: 30 * time.Minute}, "old")
+	e.wantList(inspect.Filter{OlderThan: 2 * time.Hour})
+	e.wantList(inspect.Filter{}, "old", "new")
 }
 
 func listLimit[Tx any](e *env[Tx]) {
@@ -132,12 +132,12 @@ func listLimit[Tx any](e *env[Tx]) {
 		e.enqueue(m)
 		e.advance(time.Second)
 	}
-	e.wantList(outbox.Filter{Limit: 2}, "a1", "a2")
-	e.enqueue(msgs("many", "", outbox.DefaultLimit)...)
-	list, err := e.s.OutboxMessages(e.ctx, outbox.Filter{})
+	e.wantList(inspect.Filter{Limit: 2}, "a1", "a2")
+	e.enqueue(msgs("many", "", inspect.DefaultLimit)...)
+	list, err := e.s.OutboxMessages(e.ctx, inspect.Filter{})
 	e.must(err, "OutboxMessages")
-	if len(list) != outbox.DefaultLimit {
-		e.Errorf("without a limit %d messages are listed, want %d", len(list), outbox.DefaultLimit)
+	if len(list) != inspect.DefaultLimit {
+		e.Errorf("without a limit %d messages are listed, want %d", len(list), inspect.DefaultLimit)
 	}
 }
 
@@ -148,11 +148,11 @@ func listPublished[Tx any](e *env[Tx]) {
 		n.publishAll()
 		e.advance(time.Second)
 	}
-	e.wantList(outbox.Filter{Status: outbox.Published, Limit: 2}, "a3", "a2")
+	e.wantList(inspect.Filter{Status: inspect.Published, Limit: 2}, "a3", "a2")
 }
 
 func listBadFilter[Tx any](e *env[Tx]) {
-	for field, f := range map[string]outbox.Filter{
+	for field, f := range map[string]inspect.Filter{
 		"status": {Status: "Lost"}, "older than": {OlderThan: -time.Second}, "limit": {Limit: -1},
 	} {
 		_, err := e.s.OutboxMessages(e.ctx, f)
@@ -164,7 +164,7 @@ func listBadFilter[Tx any](e *env[Tx]) {
 }
 
 func backlogCounts[Tx any](e *env[Tx]) {
-	backlog := func() []outbox.Stats {
+	backlog := func() []inspect.Stats {
 		stats, err := e.s.OutboxBacklog(e.ctx)
 		e.must(err, "OutboxBacklog")
 		return stats
@@ -174,7 +174,7 @@ func backlogCounts[Tx any](e *env[Tx]) {
 	}
 	e.oneEach()
 	got := backlog()
-	if len(got) != 2 || got[0].Status != outbox.Pending || got[1].Status != outbox.Waiting || got[0].Count != 1 || got[0].Topic != "orders" {
+	if len(got) != 2 || got[0].Status != inspect.Pending || got[1].Status != inspect.Waiting || got[0].Count != 1 || got[0].Topic != "orders" {
 		e.Errorf("OutboxBacklog() = %+v, want one pending and one waiting", got)
 	}
 	if len(got) == 2 && (got[1].Oldest < 2*time.Minute || got[1].Oldest > 4*time.Minute) {

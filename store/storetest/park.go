@@ -5,7 +5,7 @@ import (
 
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func parkTests[Tx any]() []test[Tx] {
@@ -68,8 +68,8 @@ func parkHolds[Tx any](e *env[Tx]) {
 	n.claimOnly()
 	e.advance(longTTL / 2)
 	n.claimOnly()
-	e.want(outbox.Dead, "a1")
-	if state := e.want(outbox.Waiting, "a2", "a3", "a4"); state.DueAt != nil {
+	e.want(inspect.Dead, "a1")
+	if state := e.want(inspect.Waiting, "a2", "a3", "a4"); state.DueAt != nil {
 		e.Errorf("a4 is due at %v, want no due time", state.DueAt)
 	}
 	elsewhere := msg("elsewhere", "k")
@@ -93,7 +93,7 @@ func parkFirstFollower[Tx any](e *env[Tx]) {
 	}
 	n.settle(behind(claims[0]), behind(claims[1]))
 	n.claimOnly()
-	e.want(outbox.Waiting, "b1", "b2")
+	e.want(inspect.Waiting, "b1", "b2")
 }
 
 func parkRequeue[Tx any](e *env[Tx]) {
@@ -123,7 +123,7 @@ func parkResolve[Tx any](e *env[Tx]) {
 	e.resolve(l.Number, true)
 	claims := n.claimOnly("a2", "a3", "a4")
 	n.settle(published(claims...)...)
-	e.want(outbox.Dead, "a1")
+	e.want(inspect.Dead, "a1")
 	e.enqueue(msg("a5", "k"))
 	if c := n.claimOne("a5"); c.Blocked {
 		e.Error("a5 is blocked after the letter was resolved")

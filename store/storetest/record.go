@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -164,7 +165,7 @@ func recordRetried[Tx any](e *env[Tx]) {
 	e.addRecords(rec)
 	got, err := e.s.FailedAttempts(e.ctx, rec.Key)
 	e.must(err, "FailedAttempts")
-	if got != (inbox.Attempts{}) {
+	if got != (contract.Attempts{}) {
 		e.Errorf("attempts = %+v, want none", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // recordAudit: what is stored is listed with the changes, under a number and a time that the store
@@ -17,7 +18,7 @@ func recordAudit[Tx any](e *env[Tx]) {
 	number := e.letter().Number
 	e.resolve(number, true)
 	want := deadletter.Entry{
-		Action: deadletter.ActReveal, By: strings.Repeat("b", waybill.MaxIDLen), Why: strings.Repeat("w", waybill.MaxErrorLen),
+		Action: deadletter.ActReveal, By: strings.Repeat("b", waybill.MaxIDLen), Why: strings.Repeat("w", observe.MaxErrorLen),
 		Letter: number, MessageID: "a", Replay: 7, Detail: "payload",
 	}
 	given := want
@@ -60,7 +61,7 @@ func (e *env[Tx]) recordBadAudit() {
 		"a long name":   {deadletter.Entry{By: strings.Repeat("b", waybill.MaxIDLen+1)}, "by"},
 		"a NUL":         {deadletter.Entry{By: "ann", Why: "a\x00b"}, "why"},
 		"not UTF-8":     {deadletter.Entry{By: "ann", Why: "\xff"}, "why"},
-		"a long reason": {deadletter.Entry{By: "ann", Why: strings.Repeat("w", waybill.MaxErrorLen+1)}, "why"},
+		"a long reason": {deadletter.Entry{By: "ann", Why: strings.Repeat("w", observe.MaxErrorLen+1)}, "why"},
 	} {
 		e.Run(name, func(t *testing.T) {
 			tc.entry.Action = deadletter.ActReveal

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -136,7 +136,7 @@ func recurringVersion[Tx any](e *env[Tx]) {
 			e.Errorf("FireSchedule() = %v, %v, want %v", fired, err, want)
 		}
 	}
-	e.want(outbox.Pending, "m0")
+	e.want(inspect.Pending, "m0")
 	e.wantNowhere("m1")
 }
 
@@ -219,7 +219,7 @@ func recurringRunNow[Tx any](e *env[Tx]) {
 		id, err = e.scheduler().RunNow(e.ctx, tx, "sweep")
 		return err
 	})
-	e.want(outbox.Pending, id)
+	e.want(inspect.Pending, id)
 	if s := e.schedule("sweep"); s.Executions != 0 || !s.NextAt.Equal(base) {
 		e.Errorf("state = %+v, want it as it was", s)
 	}
@@ -343,7 +343,7 @@ func recurringClockChanges[Tx any](e *env[Tx]) {
 	e.fire()
 	for _, p := range all {
 		for _, at := range p.want {
-			e.want(outbox.Pending, p.name+"@"+at.Format(time.RFC3339))
+			e.want(inspect.Pending, p.name+"@"+at.Format(time.RFC3339))
 		}
 		if s := e.schedule(p.name); s.Executions != len(p.want) {
 			e.Errorf("%s: %d executions, want %d", p.name, s.Executions, len(p.want))
@@ -363,7 +363,7 @@ func recurringLeapDay[Tx any](e *env[Tx]) {
 	}
 	e.advance(time.Until(noon.Add(time.Minute)))
 	e.fire()
-	e.want(outbox.Pending, "leap@"+noon.Format(time.RFC3339))
+	e.want(inspect.Pending, "leap@"+noon.Format(time.RFC3339))
 }
 
 func recurringList[Tx any](e *env[Tx]) {

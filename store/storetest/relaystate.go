@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func relayStateTests[Tx any]() []test[Tx] {
@@ -20,7 +20,7 @@ func relayStateTests[Tx any]() []test[Tx] {
 }
 
 // relayStates returns the states and checks that every lane is in exactly one of them.
-func (e *env[Tx]) relayStates(names ...string) []relay.NodeState {
+func (e *env[Tx]) relayStates(names ...string) []inspect.RelayState {
 	e.Helper()
 	states, err := e.s.RelayStates(e.ctx)
 	e.must(err, "RelayStates")

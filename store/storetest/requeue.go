@@ -7,7 +7,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func requeueTests[Tx any]() []test[Tx] {
@@ -45,7 +45,7 @@ func requeueRelay[Tx any](e *env[Tx]) {
 	n.settle(failed(before, 0))
 	n.settle(dead(n.claimOne("a")))
 	e.requeue(e.letter().Number, true)
-	e.want(outbox.Waiting, "a")
+	e.want(inspect.Waiting, "a")
 	if letters := e.letters(deadletter.Filter{}); len(letters) != 0 {
 		e.Errorf("%d letters after the requeue, want none", len(letters))
 	}
@@ -54,7 +54,7 @@ func requeueRelay[Tx any](e *env[Tx]) {
 		e.Errorf("claim = %+v, want life 1, no attempts, and key, lane and position of %+v", c, before)
 	}
 	n.settle(published(c)...)
-	e.want(outbox.Published, "a")
+	e.want(inspect.Published, "a")
 }
 
 // requeueCopied reopens a dead letter whose corrected copy waits in its place: neither it nor another copy may
@@ -74,8 +74,8 @@ func requeueCopied[Tx any](e *env[Tx]) {
 	if id, err := e.s.EditDeadLetter(e.ctx, number, deadletter.Edit{}, by); id != "" || !errors.Is(err, deadletter.ErrRequeued) {
 		e.Errorf("EditDeadLetter() = %q, %v, want ErrRequeued", id, err)
 	}
-	e.want(outbox.Waiting, first)
-	e.want(outbox.Dead, "a")
+	e.want(inspect.Waiting, first)
+	e.want(inspect.Dead, "a")
 	n.settle(published(n.claimOne(first))...)
 	e.requeue(number, true)
 	n.settle(published(n.claimOne("a"))...)
@@ -88,7 +88,7 @@ func requeueTwice[Tx any](e *env[Tx]) {
 	number := e.letter().Number
 	e.requeue(number, true)
 	e.requeue(number, false)
-	e.want(outbox.Waiting, "a")
+	e.want(inspect.Waiting, "a")
 }
 
 func requeueAtOnce[Tx any](e *env[Tx]) {
@@ -158,7 +158,7 @@ func requeueFailed[Tx any](e *env[Tx]) {
 	n.settle(st)
 	e.requeue(e.letter().Number, true)
 	n.settle(published(n.claimOne("a"))...)
-	e.want(outbox.Published, "a")
+	e.want(inspect.Published, "a")
 }
 
 // requeueFirst: a1 is requeued while a2 waits for its retry.
@@ -230,7 +230,7 @@ func requeueRefusesDuplicates[Tx any](e *env[Tx]) {
 	n.settle(dead(n.claimOne("a")))
 	e.requeue(e.letter().Number, true)
 	e.wantNew(e.transact(false, msg("a", "k"), msg("b", "k")), false, true)
-	e.want(outbox.Waiting, "a")
+	e.want(inspect.Waiting, "a")
 }
 
 func requeueConsumer[Tx any](e *env[Tx]) {

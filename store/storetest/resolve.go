@@ -6,7 +6,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
+	"github.com/waybill-go/waybill/observe"
 )
 
 func resolveTests[Tx any]() []test[Tx] {
@@ -53,7 +54,7 @@ func resolveKept[Tx any](e *env[Tx]) {
 		e.Errorf("letter = %+v, want %+v with the resolution", l, before)
 	}
 	n.claimOnly()
-	e.want(outbox.Dead, "a1", "a2")
+	e.want(inspect.Dead, "a1", "a2")
 }
 
 func resolveTwice[Tx any](e *env[Tx]) {
@@ -132,13 +133,13 @@ func resolveWords[Tx any](e *env[Tx]) {
 	e.enqueue(msg("a", "k"))
 	n.settle(dead(n.claimOne("a")))
 	number := e.letter().Number
-	for _, words := range []string{strings.Repeat("x", waybill.MaxErrorLen+1), "a\x00b", "\xff"} {
+	for _, words := range []string{strings.Repeat("x", observe.MaxErrorLen+1), "a\x00b", "\xff"} {
 		var invalid *waybill.InvalidError
 		if done, err := e.s.ResolveDeadLetter(e.ctx, number, deadletter.Act{By: "test", Why: words}); done || !errors.As(err, &invalid) || invalid.Field != "why" {
 			e.Errorf("ResolveDeadLetter(%.5q…) = %v, %v, want an InvalidError that names it", words, done, err)
 		}
 	}
-	words := strings.Repeat("ü", waybill.MaxErrorLen/2-10) + "'; -- {} \\ \" $1\n"
+	words := strings.Repeat("ü", observe.MaxErrorLen/2-10) + "'; -- {} \\ \" $1\n"
 	done, err := e.s.ResolveDeadLetter(e.ctx, number, deadletter.Act{By: "test", Why: words})
 	if !done || err != nil {
 		e.Fatalf("ResolveDeadLetter() = %v, %v, want true", done, err)

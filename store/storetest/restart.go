@@ -3,7 +3,7 @@ package storetest
 import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func restartTests[Tx any]() []test[Tx] {
@@ -56,8 +56,8 @@ func reopenFull[Tx any](e *env[Tx]) {
 	e.saveAttempt(keyOf("billing", "z"), 2, 0)
 
 	e.reopen()
-	e.want(outbox.Pending, "pending")
-	e.want(outbox.Dead, "dead")
+	e.want(inspect.Pending, "pending")
+	e.want(inspect.Dead, "dead")
 	n.claimOnly("a1", "pending")
 	n.settle(published(find(n.claim(), "a1"))...)
 	n.claimOnly("a2", "a3", "a4", "a5", "pending")

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func runRequeuedTests[Tx any]() []test[Tx] {
@@ -243,7 +243,7 @@ func runEnqueues[Tx any](e *env[Tx]) {
 		return nil
 	})
 	e.must(err, "RunRequeued")
-	e.want(outbox.Pending, "reply")
+	e.want(inspect.Pending, "reply")
 	n.claimOne("reply")
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 )
@@ -409,12 +410,12 @@ func sagaLimits[Tx any](e *env[Tx]) {
 	long := func(n int) string { return strings.Repeat("\U0001F69A", n/4) + strings.Repeat("x", n%4) }
 	in := newSaga("")
 	in.ID = saga.ID{Tenant: strings.Repeat("t", waybill.MaxTenantLen), Saga: long(waybill.MaxConsumerLen), Key: long(waybill.MaxKeyLen)}
-	in.State, in.Error, in.Definition = long(waybill.MaxConsumerLen), long(waybill.MaxErrorLen), 1<<31-1
+	in.State, in.Error, in.Definition = long(waybill.MaxConsumerLen), long(observe.MaxErrorLen), 1<<31-1
 	in.Progress.Topic, in.Progress.Turn = long(waybill.MaxTopicLen), 1<<62
 	in.Progress.Timeouts = map[string]string{long(waybill.MaxConsumerLen): long(waybill.MaxIDLen)}
 	want := saga.Entry{
 		MessageID: long(waybill.MaxIDLen), MessageType: long(waybill.MaxTypeLen), From: in.State, To: in.State, Status: in.Status,
-		Definition: in.Definition, Node: long(waybill.MaxIDLen), Note: long(waybill.MaxErrorLen),
+		Definition: in.Definition, Node: long(waybill.MaxIDLen), Note: long(observe.MaxErrorLen),
 	}
 	e.tx(func(tx Tx) error {
 		ok, err := e.sagas().WriteSaga(e.ctx, tx, &in, want)

@@ -7,7 +7,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/saga"
 )
 
@@ -25,7 +26,7 @@ func sagaOperatorTests[Tx any]() []test[Tx] {
 func (e *env[Tx]) act(in saga.Instance, m waybill.Message, by string) (bool, error) {
 	in.Status = saga.Compensating
 	return e.sagaOperator().ChangeSaga(e.ctx, in, entryOf(&in, "acted"), &m, deadletter.Entry{
-		Action: saga.ActResume, By: by, Why: strings.Repeat("w", waybill.MaxErrorLen), MessageID: m.ID, Detail: in.Saga + " " + in.Key,
+		Action: saga.ActResume, By: by, Why: strings.Repeat("w", observe.MaxErrorLen), MessageID: m.ID, Detail: in.Saga + " " + in.Key,
 	})
 }
 
@@ -42,7 +43,7 @@ func sagaActed[Tx any](e *env[Tx]) {
 		e.Errorf("instance = %+v, want version 2, compensating", got)
 	}
 	e.wantLog(in.ID, "started", "acted")
-	e.want(outbox.Scheduled, "go")
+	e.want(inspect.Scheduled, "go")
 	n := e.join("r1")
 	e.release(1)
 	n.settle(published(n.claimOne("go"))...)
@@ -52,7 +53,7 @@ func sagaActed[Tx any](e *env[Tx]) {
 	}
 	entry := entries[0]
 	e.wantRecent("At", entry.At, 0)
-	if entry.By != "ann" || entry.MessageID != "go" || entry.Detail != in.Saga+" "+in.Key || len(entry.Why) != waybill.MaxErrorLen {
+	if entry.By != "ann" || entry.MessageID != "go" || entry.Detail != in.Saga+" "+in.Key || len(entry.Why) != observe.MaxErrorLen {
 		e.Errorf("entry = %+v, want who, why, which message and which instance", entry)
 	}
 }

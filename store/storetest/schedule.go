@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -52,7 +52,7 @@ func scheduleUntilDue[Tx any](e *env[Tx]) {
 	n.scheduled(msg("a", "k"), time.Hour)
 	n.claimOnly()
 	e.release(0)
-	state := e.want(outbox.Scheduled, "a")
+	state := e.want(inspect.Scheduled, "a")
 	if state.DueAt == nil || time.Until(*state.DueAt) < 50*time.Minute || time.Until(*state.DueAt) > 70*time.Minute {
 		e.Errorf("DueAt = %v, want in an hour", state.DueAt)
 	}
@@ -60,7 +60,7 @@ func scheduleUntilDue[Tx any](e *env[Tx]) {
 	n.claimOnly() // due, and not yet released
 	e.release(1)
 	e.release(0)
-	e.want(outbox.Pending, "a")
+	e.want(inspect.Pending, "a")
 	c := n.claimOne("a")
 	if c.DelayFor != 0 || c.Waiting || c.Message.Key != "k" {
 		e.Errorf("claim = %+v, want an ordinary one", c)
@@ -124,7 +124,7 @@ func scheduleAtOnce[Tx any](e *env[Tx]) {
 	if got := moved.Load(); got != count {
 		e.Errorf("released %d, want %d", got, count)
 	}
-	e.want(outbox.Pending, ids(list)...)
+	e.want(inspect.Pending, ids(list)...)
 }
 
 func scheduleKey[Tx any](e *env[Tx]) {
@@ -207,7 +207,7 @@ func scheduleCenturies[Tx any](e *env[Tx]) {
 	}
 	n.settle(settlement(find(claims, "later"), contract.Schedule))
 	e.release(0)
-	e.want(outbox.Scheduled, "later")
+	e.want(inspect.Scheduled, "later")
 }
 
 // schedulePast2038: seconds since 1970 need more than 31 bits by the store's clock.
@@ -230,7 +230,7 @@ func schedulePast2038[Tx any](e *env[Tx]) {
 	n.claimOnly()
 	e.advance(2 * time.Hour)
 	n.settle(published(n.claimOne("later"))...)
-	if at := e.want(outbox.Published, "later").PublishedAt; at.Year() < 2039 {
+	if at := e.want(inspect.Published, "later").PublishedAt; at.Year() < 2039 {
 		e.Errorf("published at %v, want it after 2038", at)
 	}
 }

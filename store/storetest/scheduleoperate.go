@@ -9,7 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -91,7 +91,7 @@ func operatorRunNow[Tx any](e *env[Tx]) {
 	id, err := o.RunNow(e.ctx, "sweep", ann)
 	e.must(err, "RunNow")
 	e.audited(deadletter.Entry{Action: schedule.ActRun, MessageID: id, Detail: "sweep"})
-	e.want(outbox.Scheduled, id)
+	e.want(inspect.Scheduled, id)
 	e.release(1)
 	c := n.claimOne(id)
 	if m := c.Message; c.DelayFor != 0 || !strings.HasPrefix(m.ID, "sweep@") || m.Source != "shop" || m.Type != "orders.sweep" || m.Tenant == "" {
@@ -161,7 +161,7 @@ func operatorNobody[Tx any](e *env[Tx]) {
 	if s := e.schedule("sweep"); s.Version != was.Version {
 		e.Errorf("state = %+v, want it as it was", s)
 	}
-	e.want(outbox.Scheduled, "a")
+	e.want(inspect.Scheduled, "a")
 	if entries := e.audit(deadletter.AuditFilter{}); len(entries) != 0 {
 		e.Errorf("entries = %+v, want none", entries)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -93,7 +94,7 @@ func scheduledAt[Tx any](e *env[Tx]) {
 	})
 	n.claimOnly()
 	e.release(0)
-	state := e.want(outbox.Scheduled, "a")
+	state := e.want(inspect.Scheduled, "a")
 	if state.DueAt == nil || !state.DueAt.Equal(at.Round(time.Microsecond)) {
 		e.Errorf("DueAt = %v, want %v", state.DueAt, at)
 	}
@@ -113,7 +114,7 @@ func scheduledAfter[Tx any](e *env[Tx]) {
 	e.release(0)
 	e.advance(2 * time.Minute)
 	e.release(1)
-	e.want(outbox.Pending, "a")
+	e.want(inspect.Pending, "a")
 }
 
 func scheduledRolledBack[Tx any](e *env[Tx]) {
@@ -128,7 +129,7 @@ func scheduledRolledBack[Tx any](e *env[Tx]) {
 		e.Errorf("Cancel() = %v, %v, want true", ok, err)
 	}
 	e.rollback(tx)
-	e.want(outbox.Scheduled, "b")
+	e.want(inspect.Scheduled, "b")
 }
 
 func scheduledPast[Tx any](e *env[Tx]) {
@@ -200,7 +201,7 @@ func scheduledTooLate[Tx any](e *env[Tx]) {
 	if e.cancelled("a") || e.moved("a", time.Now().Add(24*time.Hour)) {
 		e.Error("what was released can be cancelled or moved, want neither")
 	}
-	e.want(outbox.Pending, "a")
+	e.want(inspect.Pending, "a")
 }
 
 // scheduledRace runs cancels and releases concurrently: each message is either cancelled or
@@ -277,7 +278,7 @@ func scheduledMoved[Tx any](e *env[Tx]) {
 	}
 	e.advance(6 * time.Hour)
 	e.release(1)
-	if state := e.want(outbox.Pending, "a"); state.DueAt != nil && !state.DueAt.Equal(at) {
+	if state := e.want(inspect.Pending, "a"); state.DueAt != nil && !state.DueAt.Equal(at) {
 		e.Errorf("DueAt = %v, want %v", state.DueAt, at)
 	}
 }
@@ -297,7 +298,7 @@ func scheduledTwice[Tx any](e *env[Tx]) {
 	})
 	e.advance(150 * time.Minute)
 	e.release(0)
-	e.want(outbox.Scheduled, "a")
+	e.want(inspect.Scheduled, "a")
 }
 
 func scheduledTaken[Tx any](e *env[Tx]) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func settleTests[Tx any]() []test[Tx] {
@@ -38,11 +38,11 @@ func settleArchive[Tx any](e *env[Tx]) {
 	e.enqueue(msgs("a", "k", 3)...)
 	claims := n.claimOnly("a1", "a2", "a3")
 	n.settle(published(claims[:2]...)...)
-	state := e.want(outbox.Published, "a1", "a2")
+	state := e.want(inspect.Published, "a1", "a2")
 	if state.PublishedAt == nil || time.Since(*state.PublishedAt).Abs() > time.Minute {
 		e.Errorf("PublishedAt = %v, want about now", state.PublishedAt)
 	}
-	e.want(outbox.Pending, "a3")
+	e.want(inspect.Pending, "a3")
 	n.claimOnly("a3")
 }
 
@@ -64,7 +64,7 @@ func settleAfterRetry[Tx any](e *env[Tx]) {
 	n.settle(failed(n.claimOne("a"), 0))
 	n.settle(failed(n.claimOne("a"), 0))
 	n.settle(published(n.claimOne("a"))...)
-	if state := e.want(outbox.Published, "a"); state.Attempts != 2 {
+	if state := e.want(inspect.Published, "a"); state.Attempts != 2 {
 		e.Errorf("attempts of the published message = %d, want the 2 that failed", state.Attempts)
 	}
 }
@@ -83,8 +83,8 @@ func settleRepeated[Tx any](e *env[Tx]) {
 	for range 3 {
 		n.settle(list...)
 	}
-	e.want(outbox.Published, "published")
-	e.want(outbox.Dead, "dead")
+	e.want(inspect.Published, "published")
+	e.want(inspect.Dead, "dead")
 	e.several("fanned out", "followed")
 	e.wantCount("fanned out", 2)
 	e.wantCount("followed", 2)
@@ -124,12 +124,12 @@ func settleMixed[Tx any](e *env[Tx]) {
 		fanout(find(claims, "everywhere"), "x", "y"),
 		publishedThen(to(find(claims, "followed"), "x"), "y"),
 	)
-	e.want(outbox.Published, "published")
-	e.want(outbox.Waiting, "waiting", "behind")
-	e.want(outbox.Dead, "dead")
-	e.want(outbox.Failed, "failed")
-	e.want(outbox.Scheduled, "scheduled")
-	e.want(outbox.Pending, "untouched")
+	e.want(inspect.Published, "published")
+	e.want(inspect.Waiting, "waiting", "behind")
+	e.want(inspect.Dead, "dead")
+	e.want(inspect.Failed, "failed")
+	e.want(inspect.Scheduled, "scheduled")
+	e.want(inspect.Pending, "untouched")
 	e.several("everywhere", "followed")
 	e.wantCount("everywhere", 2)
 	e.wantCount("followed", 2)
@@ -166,13 +166,13 @@ func settleSuperseded[Tx any](e *env[Tx]) {
 	c := old.claimOne("a")
 	n := old.supersede("r2")
 	old.wantLost(everyOutcome(c)...)
-	e.want(outbox.Pending, "a")
+	e.want(inspect.Pending, "a")
 
 	n.settle(failed(n.claimOne("a"), 0))
 	waiting := n.claimOne("a")
 	waiting.Lane = c.Lane
 	old.wantLost(everyOutcome(waiting)...)
-	if state := e.want(outbox.Waiting, "a"); state.Attempts != 1 {
+	if state := e.want(inspect.Waiting, "a"); state.Attempts != 1 {
 		e.Errorf("attempts = %d, want the new owner's 1", state.Attempts)
 	}
 }
@@ -186,7 +186,7 @@ func settleOldEpoch[Tx any](e *env[Tx]) {
 	e.must(e.s.LeaveLanes(e.ctx, other.name), "LeaveLanes")
 	e.must(n.renew(contract.LeaseRequest{Join: true}), "join")
 	n.wantLost(everyOutcome(c)...)
-	e.want(outbox.Pending, "a")
+	e.want(inspect.Pending, "a")
 	n.settle(published(n.claimOne("a"))...)
 }
 
@@ -196,7 +196,7 @@ func settleFutureEpoch[Tx any](e *env[Tx]) {
 	c := n.claimOne("a")
 	c.Lane.Epoch++
 	n.wantLost(everyOutcome(c)...)
-	e.want(outbox.Pending, "a")
+	e.want(inspect.Pending, "a")
 }
 
 func settleStranger[Tx any](e *env[Tx]) {
@@ -204,7 +204,7 @@ func settleStranger[Tx any](e *env[Tx]) {
 	e.enqueue(msg("a", "k"))
 	stranger := &node[Tx]{env: e, name: "stranger"}
 	stranger.wantLost(everyOutcome(n.claimOne("a"))...)
-	e.want(outbox.Pending, "a")
+	e.want(inspect.Pending, "a")
 }
 
 func settlePartlyLost[Tx any](e *env[Tx]) {
@@ -221,8 +221,8 @@ func settlePartlyLost[Tx any](e *env[Tx]) {
 		if len(lost) != 1 || lost[0] != a.Lane.Number {
 			e.Fatalf("lost lanes %v, want only %d", lost, a.Lane.Number)
 		}
-		e.want(outbox.Pending, a.Message.ID)
-		e.want(outbox.Published, b.Message.ID)
+		e.want(inspect.Pending, a.Message.ID)
+		e.want(inspect.Published, b.Message.ID)
 	}
 }
 
@@ -235,7 +235,7 @@ func settlePrepared[Tx any](e *env[Tx]) {
 		}
 		e.enqueue(m)
 		n.settle(published(n.claimOne(m.ID))...)
-		e.want(outbox.Published, m.ID)
+		e.want(inspect.Published, m.ID)
 		e.advance(24 * time.Hour)
 	}
 }
@@ -250,7 +250,7 @@ func settleRetained[Tx any](e *env[Tx]) {
 	if done := e.maintain(retention); done.Rows != 0 || done.Dropped != 0 {
 		e.Errorf("MaintainArchive = %+v within the retention, want nothing removed", done)
 	}
-	e.want(outbox.Published, "old")
+	e.want(inspect.Published, "old")
 	if isNew := e.transact(true, msg("old", "k")); isNew[0] {
 		e.Error("a unique id is new again within the retention")
 	}
@@ -261,13 +261,13 @@ func settleRetained[Tx any](e *env[Tx]) {
 	if done := e.maintain(0); done.Rows != 0 || done.Dropped != 0 {
 		e.Errorf("MaintainArchive without retention = %+v, want nothing removed", done)
 	}
-	e.want(outbox.Published, "old")
+	e.want(inspect.Published, "old")
 	if done := e.maintain(retention); done.Rows+int64(done.Dropped) < 2 {
 		e.Errorf("MaintainArchive = %+v, want a message, or its day, and an id removed", done)
 	}
 	e.wantNowhere("old")
 	e.gone("old")
-	e.want(outbox.Published, "new")
+	e.want(inspect.Published, "new")
 	if isNew := e.transact(true, msg("old", "k")); !isNew[0] {
 		e.Error("a unique id is a duplicate still after the retention")
 	}

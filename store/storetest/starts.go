@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -38,13 +39,13 @@ func startsSaved[Tx any](e *env[Tx]) {
 	e.saveStarts(key, 0)
 	for starts := 1; starts <= 3; starts++ {
 		e.saveStarts(key, starts)
-		if a := e.attempts(key); a != (inbox.Attempts{Starts: starts}) {
+		if a := e.attempts(key); a != (contract.Attempts{Starts: starts}) {
 			e.Errorf("attempts = %+v, want %d starts and nothing else", a, starts)
 		}
 	}
 	e.wantStarts(keyOf("shipping", "a"), 0)
 	e.saveStarts(key, 0)
-	if a := e.attempts(key); a != (inbox.Attempts{}) {
+	if a := e.attempts(key); a != (contract.Attempts{}) {
 		e.Errorf("attempts = %+v after the start was taken back, want none", a)
 	}
 }
@@ -64,7 +65,7 @@ func startsEnded[Tx any](e *env[Tx]) {
 	key := keyOf("billing", "a")
 	e.saveStarts(key, 2)
 	e.saveAttempt(key, 1, 0)
-	if a := e.attempts(key); a != (inbox.Attempts{Count: 1, Error: "card expired"}) {
+	if a := e.attempts(key); a != (contract.Attempts{Count: 1, Error: "card expired"}) {
 		e.Errorf("attempts = %+v, want one that failed and no start", a)
 	}
 }

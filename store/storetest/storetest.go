@@ -18,20 +18,20 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // Store is what a store offers to the suite.
 type Store[Tx any] interface {
 	outbox.Store[Tx]
-	outbox.Inspector
+	inspect.Outbox
 	contract.AheadSource
-	relay.Inspector
-	inbox.Inbox[Tx]
-	inbox.Inspector
-	inbox.Sizer
+	inspect.Relays
+	contract.Inbox[Tx]
+	inspect.Inbox
+	inspect.InboxSizer
 	inbox.Recorder[Tx]
 	deadletter.Store
 	deadletter.ReplayStore
@@ -70,10 +70,10 @@ type Features struct {
 	// TerseInbox says that records hold nothing of a message that is not in its key.
 	TerseInbox bool
 
-	// InboxBatches says that the store is an [inbox.Batcher].
+	// InboxBatches says that the store is a [contract.Batcher].
 	InboxBatches bool
 
-	// Offsets says that the store is an [inbox.OffsetStore].
+	// Offsets says that the store is a [contract.OffsetStore].
 	Offsets bool
 
 	// Schedules says that the store is a [schedule.Store] and a [schedule.Source].

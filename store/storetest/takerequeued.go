@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 )
@@ -28,7 +29,7 @@ func takeRequeuedTests[Tx any]() []test[Tx] {
 }
 
 // take takes a requeued dead letter of billing for an hour.
-func (e *env[Tx]) take(wantID string) inbox.Requeued {
+func (e *env[Tx]) take(wantID string) contract.Requeued {
 	e.Helper()
 	r, found, err := e.s.TakeRequeued(e.ctx, "billing", time.Hour)
 	e.must(err, "TakeRequeued")
@@ -39,7 +40,7 @@ func (e *env[Tx]) take(wantID string) inbox.Requeued {
 }
 
 // runTaken runs a dead letter that was taken; its handler writes an effect and returns result.
-func (e *env[Tx]) runTaken(r inbox.Requeued, result error) (found bool, err error) {
+func (e *env[Tx]) runTaken(r contract.Requeued, result error) (found bool, err error) {
 	e.Helper()
 	return e.s.RunRequeued(e.ctx, r, "c1", func(ctx context.Context, tx Tx) error {
 		return errors.Join(e.h.Effect(ctx, e.s, tx, r.Message.ID), result)
@@ -76,7 +77,7 @@ func takeAtOnce[Tx any](e *env[Tx]) {
 	var taken []string
 	e.concurrently(4, func(int) error {
 		for {
-			var r inbox.Requeued
+			var r contract.Requeued
 			var found bool
 			err := repeatConflicts(func() (err error) {
 				r, found, err = e.s.TakeRequeued(e.ctx, "billing", time.Hour)

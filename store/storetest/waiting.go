@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 func waitingTests[Tx any]() []test[Tx] {
@@ -53,7 +53,7 @@ func retryKept[Tx any](e *env[Tx]) {
 	st := failed(n.claimOne("a"), time.Hour)
 	st.Error = "it broke: 'ü' \\ \" {} NULL"
 	n.settle(st)
-	state := e.want(outbox.Waiting, "a")
+	state := e.want(inspect.Waiting, "a")
 	if state.Attempts != 1 || state.Error != st.Error {
 		e.Errorf("attempts, error = %d, %q, want 1, %q", state.Attempts, state.Error, st.Error)
 	}
@@ -68,7 +68,7 @@ func retryKept[Tx any](e *env[Tx]) {
 	st = failed(c, time.Hour)
 	st.Error = "it broke again"
 	n.settle(st)
-	if state = e.want(outbox.Waiting, "a"); state.Attempts != 2 || state.Error != st.Error {
+	if state = e.want(inspect.Waiting, "a"); state.Attempts != 2 || state.Error != st.Error {
 		e.Errorf("attempts, error = %d, %q, want 2, %q", state.Attempts, state.Error, st.Error)
 	}
 }

@@ -107,7 +107,7 @@ func (f *handlerFaults) of(o Order) error {
 // withoutInbox runs handlers in a transaction, as before, but does not filter duplicates.
 type withoutInbox struct{ service.Store[*sql.Tx] }
 
-// ProcessOnce implements inbox.Inbox, wrongly.
+// ProcessOnce implements contract.Inbox, wrongly.
 func (s withoutInbox) ProcessOnce(ctx context.Context, _ inbox.Record, fn func(ctx context.Context, tx *sql.Tx) error) (inbox.Outcome, error) {
 	_, err := s.Transact(ctx, func(ctx context.Context, tx *sql.Tx) (outbox.Batch, error) {
 		return outbox.Batch{}, fn(ctx, tx)

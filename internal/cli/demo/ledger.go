@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // Ledger is what was counted when the show was over: in tables, in the store's own view and
@@ -110,9 +110,9 @@ func (s *servers) countOutbox(ctx context.Context, f *figures) error {
 		n := int(st.Count)
 		f.enqueued += n
 		switch st.Status {
-		case outbox.Published:
+		case inspect.Published:
 			f.published += n
-		case outbox.Dead, outbox.Failed:
+		case inspect.Dead, inspect.Failed:
 			f.given += n
 		default:
 			f.unpublished += n

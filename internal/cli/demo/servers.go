@@ -17,9 +17,9 @@ import (
 
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/cli/opener/sqlitefile"
 	"github.com/waybill-go/waybill/internal/redact"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/service"
 )
 
@@ -42,7 +42,7 @@ type Servers interface {
 // Store is an opened store.
 type Store interface {
 	service.Store[*sql.Tx]
-	outbox.Inspector
+	inspect.Outbox
 	deadletter.Store
 
 	// Migrate migrates the schema to a version, 0 for the newest, and returns the version.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // progress is the progress of a run.
@@ -32,7 +32,7 @@ func (s *servers) progress(ctx context.Context) (progress, error) {
 	}
 	for _, st := range stats {
 		switch st.Status {
-		case outbox.Published, outbox.Dead, outbox.Failed:
+		case inspect.Published, inspect.Dead, inspect.Failed:
 		default:
 			p.Waiting += int(st.Count)
 		}

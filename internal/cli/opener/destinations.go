@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/httpbroker"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/relay"
@@ -16,8 +17,8 @@ import (
 type TopicRoute struct {
 	Name   string
 	Broker BrokerConfig
-	Topics []relay.Pattern // of topics, and of destinations (Message.To)
-	Rate   float64         // messages per second; 0: no limit
+	Topics []broker.Pattern // of topics, and of destinations (Message.To)
+	Rate   float64          // messages per second; 0: no limit
 
 	Structured bool // content mode of CloudEvents
 }
@@ -99,7 +100,7 @@ func (r TopicRoute) check() error {
 }
 
 func (r TopicRoute) takes(m *waybill.Message) bool {
-	return slices.ContainsFunc(r.Topics, func(p relay.Pattern) bool { return p.Match(m.Address()) })
+	return slices.ContainsFunc(r.Topics, func(p broker.Pattern) bool { return p.Match(m.Address()) })
 }
 
 // add adds a destination at a broker. Those with the same URL share a connection.

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/httpbroker"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func TestOpenDestinations(t *testing.T) {
@@ -16,12 +16,12 @@ func TestOpenDestinations(t *testing.T) {
 	memory := BrokerConfig{URL: "mem:"}
 	d, err := OpenDestinations(t.Context(), DestinationsConfig{
 		Routes: []TopicRoute{
-			{Name: "orders", Broker: memory, Topics: []relay.Pattern{"order.*"}},
-			{Name: "placed", Broker: memory, Topics: []relay.Pattern{"order.placed", "print"}},
+			{Name: "orders", Broker: memory, Topics: []broker.Pattern{"order.*"}},
+			{Name: "placed", Broker: memory, Topics: []broker.Pattern{"order.placed", "print"}},
 		},
 		Rest: memory,
 		Webhooks: httpbroker.Config{Endpoints: []httpbroker.Endpoint{
-			{Name: "hook", URL: "https://acme.example/", Secrets: []httpbroker.Secret{httpbroker.NewSecret()}, Topics: []relay.Pattern{"order.placed", "stock"}},
+			{Name: "hook", URL: "https://acme.example/", Secrets: []httpbroker.Secret{httpbroker.NewSecret()}, Topics: []broker.Pattern{"order.placed", "stock"}},
 		}},
 	})
 	if err != nil {
@@ -55,7 +55,7 @@ func TestOpenDestinations(t *testing.T) {
 func TestOpenDestinations_Away(t *testing.T) {
 	t.Parallel()
 	d, err := OpenDestinations(t.Context(), DestinationsConfig{
-		Routes: []TopicRoute{{Name: "away", Broker: BrokerConfig{URL: "nats://127.0.0.1:1"}, Topics: []relay.Pattern{"*"}}},
+		Routes: []TopicRoute{{Name: "away", Broker: BrokerConfig{URL: "nats://127.0.0.1:1"}, Topics: []broker.Pattern{"*"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,10 +71,10 @@ func TestOpenDestinations_Away(t *testing.T) {
 func TestOpenDestinations_Refused(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]TopicRoute{
-		"unknown scheme": {Broker: BrokerConfig{URL: "ftp://x"}, Topics: []relay.Pattern{"*"}},
+		"unknown scheme": {Broker: BrokerConfig{URL: "ftp://x"}, Topics: []broker.Pattern{"*"}},
 		"no topics":      {Broker: BrokerConfig{URL: "mem:"}},
-		"no broker":      {Topics: []relay.Pattern{"*"}},
-		"bad pattern":    {Broker: BrokerConfig{URL: "mem:"}, Topics: []relay.Pattern{"a*b"}},
+		"no broker":      {Topics: []broker.Pattern{"*"}},
+		"bad pattern":    {Broker: BrokerConfig{URL: "mem:"}, Topics: []broker.Pattern{"a*b"}},
 	} {
 		_, err := OpenDestinations(t.Context(), DestinationsConfig{Routes: []TopicRoute{r}})
 		if !errors.Is(err, ErrURL) && !waybill.IsPermanent(err) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/testtools/mongofake"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -61,7 +62,7 @@ func TestMongo_Relay(t *testing.T) {
 	}
 	eventually(t, func() error {
 		states, err := store.MessageStates(t.Context(), result.IDs[0])
-		if err == nil && (len(states) != 1 || states[0].Status != outbox.Published) {
+		if err == nil && (len(states) != 1 || states[0].Status != inspect.Published) {
 			err = fmt.Errorf("the message is %+v, want it published", states)
 		}
 		return err

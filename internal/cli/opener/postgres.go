@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // leastConns is how many connections a relay with the default settings can use.
@@ -23,6 +24,7 @@ const maxSQLConns = 20
 // postgres is a Store of PostgreSQL.
 type postgres struct {
 	*pgstore.Store[pgx.Tx]
+	*pgadmin.Admin
 	pool      *pgxpool.Pool
 	address   string
 	listenURL string
@@ -40,7 +42,7 @@ func newPostgres(cfg StoreConfig) (Store, error) {
 		pool.Close()
 		return nil, err
 	}
-	return &postgres{Store: store, pool: pool, address: redact.URL(cfg.URL), listenURL: cfg.ListenURL}, nil
+	return &postgres{Store: store, Admin: store.Admin(), pool: pool, address: redact.URL(cfg.URL), listenURL: cfg.ListenURL}, nil
 }
 
 // newPool returns a pool that connects when it is used.

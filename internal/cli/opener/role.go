@@ -2,7 +2,7 @@ package opener
 
 import (
 	"github.com/waybill-go/waybill/store/mysqlstore"
-	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/pgstore/pgadmin"
 )
 
 // RoleReads reports whether a role, with the rights that RolesSQL of the store at url grants, may
@@ -10,7 +10,7 @@ import (
 func RoleReads(url, role, table string) bool {
 	switch {
 	case IsPostgres(url):
-		return pgstore.Role(role).Reads(table)
+		return pgadmin.Role(role).Reads(table)
 	case isMySQL(url):
 		return mysqlstore.Role(role).Reads(table)
 	}

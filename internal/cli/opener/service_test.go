@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -157,7 +158,7 @@ func (s *shop) wantPublished(t *testing.T, id string, destinations ...string) {
 		}
 		found := make(map[string]bool)
 		for _, st := range states {
-			if st.Status != outbox.Published {
+			if st.Status != inspect.Published {
 				return fmt.Errorf("%s is %s for %q (%s)", id, st.Status, st.Destination, st.Error)
 			}
 			found[st.Destination] = true

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/janitor"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
 )
@@ -37,10 +36,10 @@ type StoreConfig struct {
 // Store is an opened store, whatever its transactions are.
 type Store interface {
 	lease.BatchStore
-	outbox.Inspector
-	inbox.Inspector
-	inbox.Sizer
-	relay.Inspector
+	inspect.Outbox
+	inspect.Inbox
+	inspect.InboxSizer
+	inspect.Relays
 	deadletter.Store
 	deadletter.ReplayStore
 	deadletter.Auditor
@@ -137,7 +136,7 @@ func NewStore(cfg StoreConfig) (Store, error) {
 // SQLStore is a store for database/sql.
 type SQLStore interface {
 	service.Store[*sql.Tx]
-	outbox.Inspector
+	inspect.Outbox
 	deadletter.Store
 
 	// Migrate is that of [Store].

@@ -1,4 +1,4 @@
-package pgstore
+package pgadmin
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/waybill-go/waybill/internal/span"
 	"github.com/waybill-go/waybill/internal/sqldb"
-	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
 // HolderKind says what a [Holder] is.
@@ -63,10 +62,10 @@ type Holder struct {
 // and the replication slots and standbys that keep rows from before the last transactions,
 // longest first; an empty slice if there are none. Sessions of other roles are left out
 // unless the role may see them (pg_read_all_stats, or pg_monitor).
-func (s *Store[Tx]) Holders(ctx context.Context, age time.Duration, transactions int64) ([]Holder, error) {
-	rows, err := s.core.DB.Query(ctx, s.sql.Holders, s.names.render("{outbox}"), sqlstore.Millis(age), transactions)
+func (a *Admin) Holders(ctx context.Context, age time.Duration, transactions int64) ([]Holder, error) {
+	rows, err := a.db.DB.Query(ctx, a.sql.Holders, a.db.Render("{outbox}"), float64(age)/float64(time.Millisecond), transactions)
 	holders, err := sqldb.Collect(rows, err, scanHolder)
-	return holders, s.core.Kind(err)
+	return holders, a.db.Kind(err)
 }
 
 func scanHolder(r sqldb.Rows) (h Holder, err error) {

@@ -55,10 +55,6 @@ SELECT current_setting('server_version'), current_setting('TimeZone'),
        (SELECT sum(numbackends) FROM pg_stat_database)::int,
        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
 
--- name: durability
-SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
-       current_setting('fsync'), current_setting('full_page_writes')
-
 -- name: parts
 -- Describes the tables, indexes, triggers, checks and functions of the schema, one line
 -- each, without the prefix. Names of indexes do not matter: one that was recreated next to the old

@@ -1,4 +1,4 @@
-package pgstore
+package pgadmin
 
 import (
 	"context"
@@ -32,15 +32,15 @@ type Parts struct {
 
 // MissingParts compares the schema with what the migrations up to version make. Additional objects
 // do no harm and are not reported.
-func (s *Store[Tx]) MissingParts(ctx context.Context, version int) (p Parts, err error) {
+func (a *Admin) MissingParts(ctx context.Context, version int) (p Parts, err error) {
 	file, err := partFiles.ReadFile(fmt.Sprintf("parts/%03d.txt", version))
 	if err != nil {
 		return p, fmt.Errorf("the parts of version %d are not known: %w", version, err)
 	}
-	rows, err := s.core.DB.Query(ctx, s.sql.Parts, s.names.schema, s.names.prefix)
+	rows, err := a.db.DB.Query(ctx, a.sql.Parts, a.db.Schema, a.db.Prefix)
 	actual, err := sqldb.Collect(rows, err, sqldb.Scan[string])
 	if err != nil {
-		return p, s.core.Kind(err)
+		return p, a.db.Kind(err)
 	}
 	for _, want := range strings.Split(strings.TrimSpace(string(file)), "\n") {
 		if !slices.Contains(actual, want) {

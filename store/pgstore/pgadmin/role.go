@@ -1,4 +1,4 @@
-package pgstore
+package pgadmin
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/pgname"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
 // Role is a job for which a database role may be created, with no more rights than the job needs.
 type Role string
 
-// The roles that [Store.RolesSQL] creates. A program that does several jobs is a member of several.
+// The roles that [Admin.RolesSQL] creates. A program that does several jobs is a member of several.
 const (
 	RoleWriter    Role = "writer"    // enqueues, also for later
 	RoleScheduler Role = "scheduler" // puts recurring schedules
@@ -168,24 +169,24 @@ var revocable = append(slices.Clone(readable), "outbox_archive_rest", "idempoten
 // RolesSQL returns a script that creates the roles, each named prefix followed by its job, grants
 // them what they need, and revokes what they do not, as one transaction. It may be run again, and
 // must be after each migration, by the owner of the tables. The prefix follows the rules of
-// [Config.TablePrefix].
-func (s *Store[Tx]) RolesSQL(prefix string) (string, error) {
-	if err := validName("prefix", prefix); err != nil {
+// pgstore.Config.TablePrefix.
+func (a *Admin) RolesSQL(prefix string) (string, error) {
+	if err := pgname.Check("prefix", prefix); err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("BEGIN;\n" + s.names.render(ownArchiveSQL))
+	b.WriteString("BEGIN;\n" + a.db.Render(ownArchiveSQL))
 	for _, role := range Roles() {
-		name := quoteName(prefix + string(role))
+		name := pgname.Quote(prefix + string(role))
 		fmt.Fprintf(&b, makeRoleSQL+"\n", name)
-		fmt.Fprintf(&b, "REVOKE ALL ON SCHEMA %s FROM %s;\n", s.names.render("{schema}"), name)
+		fmt.Fprintf(&b, "REVOKE ALL ON SCHEMA %s FROM %s;\n", a.db.Render("{schema}"), name)
 		for _, object := range revocable {
-			fmt.Fprintf(&b, "REVOKE ALL ON %s FROM %s;\n", s.names.object(object), name)
+			fmt.Fprintf(&b, "REVOKE ALL ON %s FROM %s;\n", a.object(object), name)
 		}
-		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA %s TO %s;\n", s.names.render("{schema}"), name)
+		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA %s TO %s;\n", a.db.Render("{schema}"), name)
 		for _, g := range grants[role] {
 			for _, object := range g.on {
-				fmt.Fprintf(&b, "GRANT %s ON %s TO %s;\n", g.text(), s.names.object(object), name)
+				fmt.Fprintf(&b, "GRANT %s ON %s TO %s;\n", g.text(), a.object(object), name)
 			}
 		}
 		b.WriteString("\n")
@@ -203,14 +204,14 @@ func (g grant) text() string {
 }
 
 // object returns what a grant is on.
-func (n names) object(object string) string {
+func (a *Admin) object(object string) string {
 	switch object {
 	case "wakeups", "outbox_position_seq":
-		return n.render("SEQUENCE {" + object + "}")
+		return a.db.Render("SEQUENCE {" + object + "}")
 	case "add_archive_day", "drop_archive_day", "purge_audit", "inbox_record":
-		return n.render("FUNCTION {" + object + "}")
+		return a.db.Render("FUNCTION {" + object + "}")
 	}
-	return n.render("{" + object + "}")
+	return a.db.Render("{" + object + "}")
 }
 
 // right is one right on one object.
@@ -244,16 +245,24 @@ func rightsOf(role Role) []right {
 
 // MissingRights returns the rights that a job needs and the session's role lacks, such as "DELETE on
 // outbox"; an empty slice if it has all of them. The tables need not exist.
-func (s *Store[Tx]) MissingRights(ctx context.Context, role Role) ([]string, error) {
+func (a *Admin) MissingRights(ctx context.Context, role Role) ([]string, error) {
 	if !slices.Contains(Roles(), role) {
 		return nil, &waybill.InvalidError{Field: "role", Reason: fmt.Sprintf("is %q, which is none", role)}
 	}
 	rights := rightsOf(role)
-	rows, err := s.core.DB.Query(ctx, s.sql.MissingRights,
-		column(rights, func(r right) string { return r.object }), column(rights, func(r right) string { return r.column }),
-		column(rights, func(r right) string { return r.asked }), s.names.schema, s.names.prefix)
-	numbers, err := sqldb.Collect(rows, err, sqldb.Scan[int])
-	return column(numbers, func(n int) string { return rights[n-1].String() }), s.core.Kind(err)
+	var objects, columns, asked []string
+	for _, r := range rights {
+		objects, columns, asked = append(objects, r.object), append(columns, r.column), append(asked, r.asked)
+	}
+	rows, err := a.db.DB.Query(ctx, a.sql.MissingRights, objects, columns, asked, a.db.Schema, a.db.Prefix)
+	missing, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (string, error) {
+		var number int
+		if err := r.Scan(&number); err != nil {
+			return "", err
+		}
+		return rights[number-1].String(), nil
+	})
+	return missing, a.db.Kind(err)
 }
 
 // Reads reports whether the rights of a role include reading a whole table.

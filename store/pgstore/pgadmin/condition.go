@@ -1,4 +1,4 @@
-package pgstore
+package pgadmin
 
 import (
 	"context"
@@ -24,16 +24,14 @@ type Condition struct {
 }
 
 // Condition returns the state of the tables. It needs the rights of a relay.
-func (s *Store[Tx]) Condition(ctx context.Context) (Condition, error) {
-	rows, err := s.core.DB.Query(ctx, s.sql.Condition, s.names.render("{outbox}"))
+func (a *Admin) Condition(ctx context.Context) (Condition, error) {
+	rows, err := a.db.DB.Query(ctx, a.sql.Condition, a.db.Render("{outbox}"))
 	c, _, err := sqldb.One(rows, err, scanCondition)
 	if err != nil {
-		return c, s.core.Kind(err)
+		return c, a.db.Kind(err)
 	}
-	missing, err := s.missingDays(ctx)
-	c.DaysAhead = archiveDaysAhead + 1
-	c.DaysReady = c.DaysAhead - len(missing)
-	return c, s.core.Kind(err)
+	c.DaysAhead, c.DaysReady, err = a.db.Days(ctx)
+	return c, a.db.Kind(err)
 }
 
 func scanCondition(r sqldb.Rows) (c Condition, err error) {

@@ -1,12 +1,12 @@
-package relay
+package inspect
 
 import (
 	"context"
 	"time"
 )
 
-// NodeState is what a store knows of one relay.
-type NodeState struct {
+// RelayState is what a store knows of one relay.
+type RelayState struct {
 	// Node is the relay's name. It is "" for lanes without an owner; what is in them waits until a
 	// relay takes them.
 	Node string `json:"node"`
@@ -19,10 +19,10 @@ type NodeState struct {
 	Since time.Time `json:"since,omitzero"` // when it took the last of them
 }
 
-// Inspector lists the relays of a store. Stores implement it; it is safe for concurrent use.
-type Inspector interface {
+// Relays lists the relays of a store. Stores implement it; it is safe for concurrent use.
+type Relays interface {
 	// RelayStates returns a state per relay that has joined and not left, by name, preceded by one
 	// without a name if there are lanes without an owner. A relay that has died stays, not alive, until
 	// another one takes its lanes.
-	RelayStates(ctx context.Context) ([]NodeState, error)
+	RelayStates(ctx context.Context) ([]RelayState, error)
 }

@@ -1,4 +1,4 @@
-package inbox
+package contract
 
 import (
 	"errors"
@@ -6,22 +6,23 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
 )
 
 func TestValidateBatch(t *testing.T) {
 	t.Parallel()
-	many := make([]Record, MaxBatch+1)
+	many := make([]inbox.Record, MaxBatch+1)
 	for i := range many {
 		many[i].Message = strconv.Itoa(i)
 	}
 	for name, tc := range map[string]struct {
-		recs  []Record
+		recs  []inbox.Record
 		field string
 	}{
 		"as many as there may be": {many[:MaxBatch], ""},
 		"one more":                {many, "recs"},
-		"two with one key":        {[]Record{many[0], many[1], many[0]}, "recs[2].Key"},
-		"one with a position":     {[]Record{many[0], {Key: many[1].Key, At: &Position{}}}, "recs[1].At"},
+		"two with one key":        {[]inbox.Record{many[0], many[1], many[0]}, "recs[2].Key"},
+		"one with a position":     {[]inbox.Record{many[0], {Key: many[1].Key, At: &inbox.Position{}}}, "recs[1].At"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,39 +1,41 @@
-package waybill
+package backoff
 
 import (
 	"errors"
 	"math"
 	"testing"
 	"time"
+
+	"github.com/waybill-go/waybill"
 )
 
-func TestRetryPolicy_Delays(t *testing.T) {
+func TestDelays(t *testing.T) {
 	t.Parallel()
-	p, err := RetryPolicy{DisableJitter: true}.WithDefaults()
+	p, err := WithDefaults(waybill.RetryPolicy{DisableJitter: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-		if got := p.Delay(i + 1); got != want*time.Second {
+		if got := Delay(p, i+1); got != want*time.Second {
 			t.Errorf("Delay(%d) = %v, want %v", i+1, got, want*time.Second)
 		}
 	}
 	for attempts, want := range map[int]bool{1: false, 5: false, 6: true, 100: true} {
-		if got := p.Exhausted(attempts); got != want {
+		if got := Exhausted(p, attempts); got != want {
 			t.Errorf("Exhausted(%d) = %v, want %v: one try and five retries", attempts, got, want)
 		}
 	}
 }
 
-func TestRetryPolicy_Jitter(t *testing.T) {
+func TestJitter(t *testing.T) {
 	t.Parallel()
-	p, err := RetryPolicy{}.WithDefaults()
+	p, err := WithDefaults(waybill.RetryPolicy{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	low, high := time.Hour, time.Duration(0)
 	for range 10_000 {
-		d := p.Delay(1)
+		d := Delay(p, 1)
 		low, high = min(low, d), max(high, d)
 	}
 	if low < 800*time.Millisecond || high > 1200*time.Millisecond {
@@ -44,38 +46,38 @@ func TestRetryPolicy_Jitter(t *testing.T) {
 	}
 }
 
-// TestRetryPolicy_Longest: a delay is a Duration whatever its spread, and one that would not be is refused by the name of
+// TestLongest: a delay is a Duration whatever its spread, and one that would not be is refused by the name of
 // its field.
-func TestRetryPolicy_Longest(t *testing.T) {
+func TestLongest(t *testing.T) {
 	t.Parallel()
-	p, err := RetryPolicy{BaseDelay: maxMaxDelay, MaxDelay: maxMaxDelay}.WithDefaults()
+	p, err := WithDefaults(waybill.RetryPolicy{BaseDelay: maxMaxDelay, MaxDelay: maxMaxDelay})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 1000 {
-		if d := p.Delay(1); d < maxMaxDelay/2 || time.Now().Add(d).Before(time.Now()) {
+		if d := Delay(p, 1); d < maxMaxDelay/2 || time.Now().Add(d).Before(time.Now()) {
 			t.Fatalf("Delay() = %v, want about %v", d, maxMaxDelay)
 		}
 	}
-	var invalid *InvalidError
-	for _, p := range []RetryPolicy{{MaxDelay: math.MaxInt64}, {BaseDelay: math.MaxInt64}} {
-		if _, err := p.WithDefaults(); !errors.As(err, &invalid) || invalid.Field != "Retry.MaxDelay" {
+	var invalid *waybill.InvalidError
+	for _, p := range []waybill.RetryPolicy{{MaxDelay: math.MaxInt64}, {BaseDelay: math.MaxInt64}} {
+		if _, err := WithDefaults(p); !errors.As(err, &invalid) || invalid.Field != "Retry.MaxDelay" {
 			t.Errorf("WithDefaults() of %+v = %v, want an error that names Retry.MaxDelay", p, err)
 		}
 	}
 }
 
-// FuzzRetryPolicy: delays never shrink, never pass the cap and never overflow.
-func FuzzRetryPolicy(f *testing.F) {
+// FuzzDelay: delays never shrink, never pass the cap and never overflow.
+func FuzzDelay(f *testing.F) {
 	f.Add(int64(time.Second), int64(time.Minute), 60)
 	f.Add(int64(1), int64(1<<62), 1000)
 	f.Fuzz(func(t *testing.T, base, limit int64, attempts int) {
-		p, err := RetryPolicy{BaseDelay: time.Duration(base), MaxDelay: time.Duration(limit), DisableJitter: true}.WithDefaults()
+		p, err := WithDefaults(waybill.RetryPolicy{BaseDelay: time.Duration(base), MaxDelay: time.Duration(limit), DisableJitter: true})
 		if err != nil || attempts < 1 {
 			return
 		}
-		d := p.Delay(attempts)
-		if d < p.BaseDelay || d > p.MaxDelay || p.Delay(attempts+1) < d {
+		d := Delay(p, attempts)
+		if d < p.BaseDelay || d > p.MaxDelay || Delay(p, attempts+1) < d {
 			t.Fatalf("Delay(%d) = %v with base %v and cap %v", attempts, d, p.BaseDelay, p.MaxDelay)
 		}
 	})

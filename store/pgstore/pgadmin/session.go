@@ -1,4 +1,4 @@
-package pgstore
+package pgadmin
 
 import (
 	"context"
@@ -23,11 +23,11 @@ type SessionFacts struct {
 }
 
 // SessionFacts returns what the server says of itself and of a session on it.
-func (s *Store[Tx]) SessionFacts(ctx context.Context) (SessionFacts, error) {
-	rows, err := s.core.DB.Query(ctx, s.sql.SessionFacts)
+func (a *Admin) SessionFacts(ctx context.Context) (SessionFacts, error) {
+	rows, err := a.db.DB.Query(ctx, a.sql.SessionFacts)
 	facts, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (f SessionFacts, err error) {
 		err = r.Scan(&f.ServerVersion, &f.TimeZone, &f.Isolation, &f.Clock, &f.User, &f.Superuser, &f.Connections, &f.MaxConnections)
 		return f, err
 	})
-	return facts, s.core.Kind(err)
+	return facts, a.db.Kind(err)
 }

@@ -1,4 +1,4 @@
-package outbox
+package inspect
 
 import (
 	"context"
@@ -29,8 +29,8 @@ func Statuses() []Status {
 	return []Status{Pending, Waiting, Scheduled, Published, Failed, Dead, Discarded}
 }
 
-// State says where one message is, as one row of the store's view "messages".
-type State struct {
+// MessageState says where one message is, as one row of the store's view "messages".
+type MessageState struct {
 	ID          string     `json:"id"`
 	Status      Status     `json:"status"`
 	Topic       string     `json:"topic"`
@@ -81,7 +81,7 @@ func (f Filter) Check() error {
 	switch {
 	case f.Status != "" && !slices.Contains(Statuses(), f.Status):
 		return &waybill.InvalidError{Field: "status", Reason: fmt.Sprintf("is %q; it is one of %v", f.Status, Statuses())}
-	case !storable(f.Topic, f.Tenant, f.Key, f.CorrelationID, f.MessageID, f.Text):
+	case slices.ContainsFunc([]string{f.Topic, f.Tenant, f.Key, f.CorrelationID, f.MessageID, f.Text}, unstorable):
 		return &waybill.InvalidError{Field: "filter", Reason: "is not UTF-8 text, or holds a NUL"}
 	case f.OlderThan < 0:
 		return &waybill.InvalidError{Field: "older than", Reason: "is negative"}
@@ -91,20 +91,19 @@ func (f Filter) Check() error {
 	return nil
 }
 
-func storable(texts ...string) bool {
-	return !slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) || strings.ContainsRune(s, 0) })
-}
+// unstorable reports whether no store can hold a text.
+func unstorable(text string) bool { return !utf8.ValidString(text) || strings.ContainsRune(text, 0) }
 
-// Inspector reads what the outbox holds. Stores implement it.
-type Inspector interface {
+// Outbox reads what an outbox holds. Stores implement it; it is safe for concurrent use.
+type Outbox interface {
 	// MessageStates returns every state of the messages with the given id: none if the id is
 	// unknown, several if it went to several destinations or was enqueued again.
-	MessageStates(ctx context.Context, id string) ([]State, error)
+	MessageStates(ctx context.Context, id string) ([]MessageState, error)
 
 	// OutboxMessages returns the messages that match f, oldest first, or, if they are Published, last
 	// published first, and an empty slice if there are none. A filter that [Filter.Check] refuses is an
 	// error. It may read all messages with the status of the filter.
-	OutboxMessages(ctx context.Context, f Filter) ([]State, error)
+	OutboxMessages(ctx context.Context, f Filter) ([]MessageState, error)
 
 	// OutboxStats returns a row per topic, status and consumer, in this order. Dead letters of
 	// consumers are included, as Dead or Failed, but not those that are resolved or requeued.

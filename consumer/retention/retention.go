@@ -1,4 +1,6 @@
-package consumer
+// Package retention says how long an inbox must remember what was handled. Consumers and services check that by
+// themselves; programs that process messages with package inbox, or run a janitor alone, can do so here.
+package retention
 
 import (
 	"cmp"
@@ -8,46 +10,17 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/backoff"
 )
 
-// Redelivery says for how long a broker may redeliver a message that was handled before.
-type Redelivery struct {
-	// Bound is how long after a message was published the broker keeps it at most. 0 stands
-	// for one that forgets it when the program ends.
-	Bound time.Duration
-
-	// Unbounded says that the broker keeps a message until it is acknowledged, however long
-	// that takes. Bound is 0 then.
-	Unbounded bool
-
-	// DuplicateWindow is how long the broker drops what a relay publishes a second time; 0 if it does
-	// not.
-	DuplicateWindow time.Duration
-}
-
-// Redeliverer is a [contract.Subscriber], or a broker, that knows for how long it may redeliver a
-// message.
-type Redeliverer interface {
-	// Redelivery returns the current limits. It asks no server and is safe for concurrent use.
-	Redelivery() Redelivery
-}
-
-// RedeliveryOf returns the limits of a [contract.Subscriber] or a broker. One that is no
-// [Redeliverer] is taken to be unbounded.
-func RedeliveryOf(from any) Redelivery {
-	if r, ok := from.(Redeliverer); ok {
-		return r.Redelivery()
-	}
-	return Redelivery{Unbounded: true}
-}
-
-// Retention relates how long the inbox remembers a message to how long it may be redelivered. What
+// Plan relates how long the inbox remembers a message to how long it may be redelivered. What
 // is redelivered later is handled a second time.
-type Retention struct {
+type Plan struct {
 	Inbox           time.Duration // 0 stands for inbox.DefaultRetention
 	Relay, Consumer waybill.RetryPolicy
-	Redelivery      Redelivery
+	Redelivery      contract.Redelivery
 }
 
 // Horizon returns how long after a message was handled it may be delivered again, as far as
@@ -55,7 +28,7 @@ type Retention struct {
 // longer; and because a relay that was not confirmed in time publishes it again, for the time
 // that the relay's retries take, unless the broker drops such repetitions for longer. Outages
 // are not in it, because they count no attempts.
-func (r Retention) Horizon() time.Duration {
+func (r Plan) Horizon() time.Duration {
 	horizon := max(r.Redelivery.Bound, span(r.Consumer))
 	if again := span(r.Relay); again > r.Redelivery.DuplicateWindow {
 		horizon = sum(horizon, again)
@@ -64,7 +37,7 @@ func (r Retention) Horizon() time.Duration {
 }
 
 // Check returns an error with both numbers if the inbox forgets sooner than the horizon.
-func (r Retention) Check() error {
+func (r Plan) Check() error {
 	if r.inbox() < r.Horizon() {
 		return fmt.Errorf("is %s, but a message may be delivered again %s after it was handled (the relay retries for %s, the consumer for %s, %s), and would be handled again",
 			words(r.inbox()), words(r.Horizon()), words(span(r.Relay)), words(span(r.Consumer)), r.keeps())
@@ -73,7 +46,7 @@ func (r Retention) Check() error {
 }
 
 // String says with both numbers whether the retention holds.
-func (r Retention) String() string {
+func (r Plan) String() string {
 	if err := r.Check(); err != nil {
 		return "inbox retention " + err.Error()
 	}
@@ -81,7 +54,7 @@ func (r Retention) String() string {
 		words(r.inbox()), words(r.Horizon()), words(span(r.Relay)), words(span(r.Consumer)), r.keeps())
 }
 
-func (r Retention) keeps() string {
+func (r Plan) keeps() string {
 	switch b := r.Redelivery; {
 	case b.Unbounded:
 		return "the broker keeps what is not acknowledged for as long as that takes"
@@ -94,7 +67,7 @@ func (r Retention) keeps() string {
 	}
 }
 
-func (r Retention) inbox() time.Duration {
+func (r Plan) inbox() time.Duration {
 	return cmp.Or(r.Inbox, inbox.DefaultRetention)
 }
 
@@ -114,7 +87,7 @@ const spread = 1.2
 // span returns the longest time from the first attempt to the last. A policy that is not
 // valid has none: it is refused elsewhere.
 func span(p waybill.RetryPolicy) time.Duration {
-	p, err := p.WithDefaults()
+	p, err := backoff.WithDefaults(p)
 	if err != nil {
 		return 0
 	}
@@ -125,7 +98,7 @@ func span(p waybill.RetryPolicy) time.Duration {
 	p.DisableJitter = true
 	var total float64
 	for n := 1; n <= p.MaxRetries; n++ {
-		delay := p.Delay(n)
+		delay := backoff.Delay(p, n)
 		if delay == p.MaxDelay { // and so are all that follow
 			total += float64(p.MaxRetries-n+1) * float64(delay)
 			break

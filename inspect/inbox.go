@@ -1,13 +1,13 @@
-package inbox
+package inspect
 
 import (
 	"context"
 	"time"
 )
 
-// State is what an inbox knows of one message and one consumer. At most one of ProcessedAt
+// InboxState is what an inbox knows of one message and one consumer. At most one of ProcessedAt
 // and DeadAt is set; if neither is, attempts have failed and the next is due at DueAt.
-type State struct {
+type InboxState struct {
 	Tenant    string `json:"tenant"`
 	Consumer  string `json:"consumer"`
 	Source    string `json:"source"`
@@ -24,25 +24,25 @@ type State struct {
 	Error    string     `json:"error,omitempty"` // of the last attempt
 }
 
-// Inspector reads what an inbox holds. Stores implement it; it is safe for concurrent use.
-type Inspector interface {
+// Inbox reads what an inbox holds. Stores implement it; it is safe for concurrent use.
+type Inbox interface {
 	// InboxStates returns what consumers have done with the messages that have the given id,
 	// or the given idempotency key, by consumer, and an empty slice if the inbox knows of
 	// none. The consumer is "" for all. Failed attempts are found by the idempotency key
 	// alone where a message has one. It reads the whole inbox: do not call it often.
-	InboxStates(ctx context.Context, id, consumer string) ([]State, error)
+	InboxStates(ctx context.Context, id, consumer string) ([]InboxState, error)
 }
 
-// Size is how much an inbox holds, records of dead letters included.
-type Size struct {
+// InboxSize is how much an inbox holds, records of dead letters included.
+type InboxSize struct {
 	Records int64         // approximate; -1 if the store would have to count them
 	Oldest  time.Duration // since the oldest record was written, by the store's clock; 0 if there is none
 }
 
-// Sizer returns cheaply how much an inbox holds. Stores may implement it; it is safe for
+// InboxSizer returns cheaply how much an inbox holds. Stores may implement it; it is safe for
 // concurrent use.
-type Sizer interface {
+type InboxSizer interface {
 	// InboxSize returns the size from the database's statistics. It does not read
 	// the inbox.
-	InboxSize(ctx context.Context) (Size, error)
+	InboxSize(ctx context.Context) (InboxSize, error)
 }
