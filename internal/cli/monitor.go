@@ -61,6 +61,9 @@ func (m monitored) handler() http.Handler {
 	if sagas, ok := m.store.(promobserve.Sagas); ok {
 		cfg.Sagas = sagas
 	}
+	if upkeep, ok := m.store.(promobserve.Upkeep); ok {
+		cfg.Upkeep = upkeep
+	}
 	if m.clock {
 		cfg.Clock = func(ctx context.Context) (time.Time, error) {
 			facts, err := m.store.Facts(ctx)

@@ -70,7 +70,8 @@ func TestRelay_Monitor(t *testing.T) {
 	published(t, cfg)
 	for _, want := range []string{
 		`waybill_published_total{destination="",`, "waybill_relay_running 1", `waybill_store_read_age_seconds{what="backlog"}`,
-		"waybill_database_clock_offset_seconds ", `waybill_relay_destination_paused{destination=""} 0`, "go_goroutines ",
+		"waybill_database_clock_offset_seconds ", "waybill_database_dead_rows ", "waybill_database_archive_days 9",
+		`waybill_database_oldest_transaction_age_seconds{enqueued="true"} `, `waybill_database_held_transactions{holder="replication slot"} `, `waybill_relay_destination_paused{destination=""} 0`, "go_goroutines ",
 	} {
 		waitFor(t, want, func() bool {
 			status, text := get(t, address, "/metrics")

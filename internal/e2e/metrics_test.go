@@ -301,6 +301,7 @@ func TestEveryMetric(t *testing.T) {
 			Inbox:       tr.store,
 			Schedules:   tr.store,
 			Sagas:       stuckSagas{},
+			Upkeep:      someUpkeep{},
 			Lag:         tr.lag,
 			Clock:       tr.store.clock,
 		}))
@@ -516,6 +517,13 @@ type stuckSagas struct{}
 
 func (stuckSagas) SagaCounts(context.Context) ([]saga.Count, error) {
 	return []saga.Count{{Saga: "order", Status: saga.Stuck, Count: 1, Idle: time.Hour}}, nil
+}
+
+// someUpkeep has an open transaction.
+type someUpkeep struct{}
+
+func (someUpkeep) OutboxUpkeep(context.Context) (outbox.Upkeep, error) {
+	return outbox.Upkeep{DeadRows: 1, OldestOpen: time.Minute, Held: map[string]int64{"session": 1}, ArchiveDays: 9}, nil
 }
 
 // sagas reports a change of an instance, and a message for one that has ended.

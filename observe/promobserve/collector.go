@@ -45,6 +45,12 @@ type Sagas interface {
 	SagaCounts(ctx context.Context) ([]saga.Count, error)
 }
 
+// Upkeep knows what keeps a database from removing dead rows. A pgstore.Store implements it.
+type Upkeep interface {
+	// OutboxUpkeep is that of a pgstore.Store.
+	OutboxUpkeep(ctx context.Context) (outbox.Upkeep, error)
+}
+
 // CollectorConfig says what a collector reads. Fields that are nil are left out.
 type CollectorConfig struct {
 	// Relay returns the state of a relay and whether there is one: RelayStatus of a
@@ -66,6 +72,9 @@ type CollectorConfig struct {
 
 	// Sagas is asked for the instances of sagas. Optional.
 	Sagas Sagas
+
+	// Upkeep is asked for dead rows, and what keeps them. Optional.
+	Upkeep Upkeep
 
 	// Lag returns the backlog at the broker for each consumer, by name: ConsumerLag of a
 	// service.Service, or a function around Lag of consumers. Optional.
@@ -130,6 +139,7 @@ func NewCollector(cfg CollectorConfig) *Collector {
 	c.add("inbox", cfg.Inbox != nil, c.inbox)
 	c.add("schedules", cfg.Schedules != nil, c.schedules)
 	c.add("sagas", cfg.Sagas != nil, c.sagas)
+	c.add("upkeep", cfg.Upkeep != nil, c.upkeep)
 	c.add("lag", cfg.Lag != nil, c.lag)
 	c.add("clock", cfg.Clock != nil, c.clock)
 	return c

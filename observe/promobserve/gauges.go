@@ -32,6 +32,10 @@ var (
 	schedules       = describe("schedules", "Recurring schedules that are active, paused or ended.", "status")
 	scheduleDue     = describe("schedule_due", "What is due and not yet in the outbox: recurring schedules, or single messages.", "kind")
 	scheduleLate    = describe("schedule_due_oldest_age_seconds", "Time since the first of them was due, by the database's clock; 0 if there is none.", "kind")
+	deadRows        = describe("database_dead_rows", "About how many rows of the outbox are dead and not yet vacuumed, by the database's statistics.")
+	transactionAge  = describe("database_oldest_transaction_age_seconds", "Age of the oldest open transaction that has enqueued, or has not; 0 if there is none.", "enqueued")
+	heldRows        = describe("database_held_transactions", "Transactions that have begun since the oldest one from which on dead rows stay; 0 if nothing keeps them.", "holder")
+	archiveDays     = describe("database_archive_days", "Days, from today on, that have a place in the archive.")
 	consumerLag     = describe("consumer_lag_messages", "Messages that wait at the broker for a consumer, and that none of its replicas holds.", "consumer")
 	clockOffset     = describe("database_clock_offset_seconds", "How far the database's clock is ahead of this process's.")
 	storeReadAge    = describe("store_read_age_seconds", "How old the figures read from the store are.", "what")
@@ -39,7 +43,7 @@ var (
 	descriptions = []*prometheus.Desc{
 		relayRunning, relayLanes, relayLease, relayHeld, relayParkedKeys, relayParked, relayBackPressure, relayPaused, relayLastPublished,
 		backlogMessages, backlogOldest, openLetters, sagaInstances, sagaIdle, inboxRecords, inboxOldest, schedules, scheduleDue, scheduleLate,
-		consumerLag, clockOffset, storeReadAge,
+		deadRows, transactionAge, heldRows, archiveDays, consumerLag, clockOffset, storeReadAge,
 	}
 )
 
@@ -154,6 +158,23 @@ func (c *Collector) schedules(ctx context.Context) ([]prometheus.Metric, error) 
 		gauge(scheduleLate, stats.Late.Seconds(), "recurring"),
 		gauge(scheduleLate, stats.LateMessages.Seconds(), "message"),
 	}, nil
+}
+
+func (c *Collector) upkeep(ctx context.Context) ([]prometheus.Metric, error) {
+	u, err := c.cfg.Upkeep.OutboxUpkeep(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := []prometheus.Metric{
+		gauge(deadRows, float64(u.DeadRows)),
+		gauge(transactionAge, u.OldestOpen.Seconds(), "false"),
+		gauge(transactionAge, u.OldestEnqueued.Seconds(), "true"),
+		gauge(archiveDays, float64(u.ArchiveDays)),
+	}
+	for holder, n := range u.Held {
+		list = append(list, gauge(heldRows, float64(n), holder))
+	}
+	return list, nil
 }
 
 func (c *Collector) lag(ctx context.Context) ([]prometheus.Metric, error) {
