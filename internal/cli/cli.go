@@ -141,7 +141,7 @@ every option.`,
 	addOptions(flags)
 	addHelp(root)
 	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.rolesCommand(), p.relayCommand(flags), p.outboxCommand(),
-		p.inboxCommand(flags), p.pushCommand(flags), p.deadCommand(), p.scheduleCommand(), p.sagaCommand(), p.dashboardCommand(), p.janitorCommand(), p.doctorCommand(flags), p.topologyCommand(), p.explainCommand(),
+		p.inboxCommand(flags), p.pushCommand(flags), p.deadCommand(), p.scheduleCommand(), p.sagaCommand(), p.dashboardCommand(), p.janitorCommand(), p.doctorCommand(flags), p.watchCommand(flags), p.topologyCommand(), p.explainCommand(),
 		p.configCommand(), p.versionCommand())
 	return root
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -31,12 +32,14 @@ const deadRowsLimit = 100_000
 func checkCondition(ctx context.Context, store conditioned, p patience) []finding {
 	c, err := store.Condition(ctx)
 	if err != nil {
-		return []finding{failing("lanes", err.Error(), "check the permissions of the role")}
+		return []finding{unreadable("lanes", err.Error(), "check the permissions of the role")}
 	}
 	findings := append([]finding{checkLanes(c), checkDays(c), checkVacuum(c)}, checkPlaces(c)...)
 	holders, err := store.Holders(ctx, min(p.open, p.enqueued), p.transactions)
 	if err != nil {
-		return append(findings, warning("transactions", err.Error(), "grant the role pg_monitor"))
+		f := warning("transactions", err.Error(), "grant the role pg_monitor")
+		f.unread = true
+		return append(findings, f)
 	}
 	return append(findings, checkHolders(holders, p)...)
 }
@@ -90,7 +93,7 @@ func checkHolders(holders []pgadmin.Holder, p patience) []finding {
 	var findings []finding
 	for i := range holders {
 		if h := &holders[i]; h.Age >= p.open || h.Enqueued || h.Kind == pgadmin.HolderSlot || h.Kind == pgadmin.HolderStandby {
-			f := warning("transactions", describeHolder(h), adviceOn(h))
+			f := warning("transactions", describeHolder(h), adviceOn(h)).on(string(h.Kind) + " of " + cmp.Or(h.Name, h.User))
 			f.Holder = rowOf(h)
 			findings = append(findings, f)
 		}

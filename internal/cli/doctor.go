@@ -18,6 +18,9 @@ import (
 type finding struct {
 	ops.Finding
 	Holder *holderRow `json:"holder,omitempty"`
+
+	about  string // which one, where a subject may have several findings: the same in each examination
+	unread bool   // something could not be read, so that other findings may be missing
 }
 
 func passing(subject, found string) finding {
@@ -34,6 +37,19 @@ func warning(subject, found, advice string) finding {
 
 func failing(subject, found, advice string) finding {
 	return finding{Finding: ops.Finding{Severity: ops.Problem, Subject: subject, Found: found, Advice: advice}}
+}
+
+// unreadable is failing for something that could not be read.
+func unreadable(subject, found, advice string) finding {
+	f := failing(subject, found, advice)
+	f.unread = true
+	return f
+}
+
+// on returns the finding with what it is about.
+func (f finding) on(about string) finding {
+	f.about = about
+	return f
 }
 
 // examination is what the doctor is asked to check.
@@ -109,6 +125,15 @@ func (p *program) doctor(cmd *cobra.Command, e examination) (err error) {
 
 // examine runs every check. The error is about the configuration.
 func (e examination) examine(ctx context.Context) ([]finding, error) {
+	findings, err := e.examineServers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return append(findings, checkRetention(ctx, e.cfg), checkPractices(e.cfg)), nil
+}
+
+// examineServers checks the store, the broker and the inbox service. The error is about the configuration.
+func (e examination) examineServers(ctx context.Context) ([]finding, error) {
 	findings, err := e.checkStore(ctx)
 	if err != nil {
 		return nil, err
@@ -121,7 +146,7 @@ func (e examination) examine(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(slices.Concat(findings, broker, service), checkRetention(ctx, e.cfg), checkPractices(e.cfg)), nil
+	return slices.Concat(findings, broker, service), nil
 }
 
 func (p *program) printFindings(findings []finding) error {

@@ -44,5 +44,5 @@ func checkSetBack(what string, ahead time.Duration) []finding {
 	if ahead <= clockLimit {
 		return nil
 	}
-	return []finding{warning("clock", fmt.Sprintf("the store's was set back: a message was %s %s from now", what, ops.Age(ahead)), adviceOnSetBack)}
+	return []finding{warning("clock", fmt.Sprintf("the store's was set back: a message was %s %s from now", what, ops.Age(ahead)), adviceOnSetBack).on("set back, " + what)}
 }

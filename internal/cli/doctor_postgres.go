@@ -21,7 +21,7 @@ type postgres interface {
 func checkRoute(ctx context.Context, pg postgres) []finding {
 	r, err := pg.Route(ctx)
 	if err != nil {
-		return []finding{failing("route", err.Error(), "see the pooler's log, if there is one")}
+		return []finding{unreadable("route", err.Error(), "see the pooler's log, if there is one")}
 	}
 	findings := []finding{passing("route", "connections are sessions of the server")}
 	switch {
@@ -51,11 +51,11 @@ func checkRights(ctx context.Context, pg postgres, facts opener.Facts, as pgadmi
 		missing, err := pg.MissingRights(ctx, role)
 		switch {
 		case err != nil:
-			return []finding{failing("permissions", err.Error(), advice)}, nil
+			return []finding{unreadable("permissions", err.Error(), advice)}, nil
 		case len(missing) == 0:
 			fit = append(fit, role)
 		case role == as:
-			findings = append(findings, failing("permissions", fmt.Sprintf("for a %s, %s lacks %s", role, facts.User, strings.Join(missing, ", ")), advice))
+			findings = append(findings, failing("permissions", fmt.Sprintf("for a %s, %s lacks %s", role, facts.User, strings.Join(missing, ", ")), advice).on(string(role)))
 		}
 	}
 	switch {
@@ -79,14 +79,14 @@ func roleList(roles []pgadmin.Role) string {
 func checkParts(ctx context.Context, pg postgres, version int) []finding {
 	parts, err := pg.MissingParts(ctx, version)
 	if err != nil {
-		return []finding{failing("parts", err.Error(), "see the database's log")}
+		return []finding{unreadable("parts", err.Error(), "see the database's log")}
 	}
 	var findings []finding
 	for _, part := range parts.Missing {
-		findings = append(findings, failing("parts", "missing, or switched off: "+part, adviceOnPart(part)))
+		findings = append(findings, failing("parts", "missing, or switched off: "+part, adviceOnPart(part)).on(part))
 	}
 	for _, index := range parts.Unfinished {
-		findings = append(findings, warning("parts", "an index was not made to its end: "+index, "drop it, or: REINDEX INDEX CONCURRENTLY"))
+		findings = append(findings, warning("parts", "an index was not made to its end: "+index, "drop it, or: REINDEX INDEX CONCURRENTLY").on(index))
 	}
 	if findings == nil {
 		return []finding{passing("parts", fmt.Sprintf("tables, indexes, triggers and functions are those of version %d", version))}

@@ -14,13 +14,13 @@ func (e examination) checkRedis(ctx context.Context) ([]finding, error) {
 	leases, err := opener.OpenLeases(ctx, opener.LeaseConfig{StoreConfig: e.store})
 	var unreachable *opener.UnreachableError
 	if errors.As(err, &unreachable) {
-		return []finding{failing("store", err.Error(), "start it, or correct --store")}, nil
+		return []finding{unreadable(storeSubject, err.Error(), "start it, or correct --store")}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer leases.Close()
-	return []finding{passing("store", "Redis at "+leases.Address+", for leases"), checkEviction(leases.Eviction)}, nil
+	return []finding{passing(storeSubject, "Redis at "+leases.Address+", for leases"), checkEviction(leases.Eviction)}, nil
 }
 
 // checkEviction judges what Redis does when its memory is full.

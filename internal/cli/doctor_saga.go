@@ -18,7 +18,7 @@ const sagaIdleLimit = 7 * 24 * time.Hour
 func checkSagas(ctx context.Context, store saga.Inspector) []finding {
 	counts, err := store.SagaCounts(ctx)
 	if err != nil {
-		return []finding{failing("sagas", err.Error(), "give the role the rights of a reader: waybill roles")}
+		return []finding{unreadable("sagas", err.Error(), "give the role the rights of a reader: waybill roles")}
 	}
 	var findings []finding
 	var open int64
@@ -42,10 +42,12 @@ func checkSaga(n saga.Count) (_ finding, bad bool) {
 	case n.Count == 0:
 	case n.Status == saga.Stuck:
 		return warning("sagas", fmt.Sprintf("%s of %s stuck, the first for %s", ops.Plural(n.Count, "instance"), clean(n.Saga), ops.Age(n.Idle)),
-			"fix the cause that waybill saga list --status stuck shows; then: waybill saga resume"), true
+			"fix the cause that waybill saga list --status stuck shows; then: waybill saga resume").on(aboutSaga(n)), true
 	case !n.Status.Ended() && n.Idle > sagaIdleLimit:
 		return warning("sagas", fmt.Sprintf("%s of %s %s, one of them without a change for %s", ops.Plural(n.Count, "instance"), clean(n.Saga), n.Status, ops.Age(n.Idle)),
-			fmt.Sprintf("do they wait for a message that is lost? see: waybill saga list --saga %s --status %s", quoted(n.Saga), n.Status)), true
+			fmt.Sprintf("do they wait for a message that is lost? see: waybill saga list --saga %s --status %s", quoted(n.Saga), n.Status)).on(aboutSaga(n)), true
 	}
 	return finding{}, false
 }
+
+func aboutSaga(n saga.Count) string { return n.Saga + " " + string(n.Status) }

@@ -36,12 +36,12 @@ func TestCheckSagas(t *testing.T) {
 			{Saga: "order", Status: saga.Compensated, Count: 5, Idle: 90 * day},
 		}}, []finding{
 			warning("sagas", "2 instances of order running, one of them without a change for 8d",
-				"do they wait for a message that is lost? see: waybill saga list --saga order --status running"),
+				"do they wait for a message that is lost? see: waybill saga list --saga order --status running").on("order running"),
 			warning("sagas", "1 instance of order stuck, the first for 1h30m",
-				"fix the cause that waybill saga list --status stuck shows; then: waybill saga resume"),
+				"fix the cause that waybill saga list --status stuck shows; then: waybill saga resume").on("order stuck"),
 		}},
 		{"no right to look", counted{err: errors.New("permission denied")},
-			[]finding{failing("sagas", "permission denied", "give the role the rights of a reader: waybill roles")}},
+			[]finding{unreadable("sagas", "permission denied", "give the role the rights of a reader: waybill roles")}},
 	} {
 		got := checkSagas(t.Context(), tt.store)
 		if len(got) != len(tt.want) {

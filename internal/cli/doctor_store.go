@@ -20,6 +20,8 @@ import (
 // clockLimit is how much the store's clock may differ from ours.
 const clockLimit = time.Second
 
+const storeSubject = "store"
+
 // checkStore runs the checks of the store; those after one that fails may be skipped. The
 // error is about the configuration.
 func (e examination) checkStore(ctx context.Context) ([]finding, error) {
@@ -29,7 +31,7 @@ func (e examination) checkStore(ctx context.Context) ([]finding, error) {
 	store, err := opener.OpenStore(ctx, e.store)
 	var unreachable *opener.UnreachableError
 	if errors.As(err, &unreachable) {
-		return []finding{failing("store", err.Error(), "start it, or correct --store")}, nil
+		return []finding{unreadable(storeSubject, err.Error(), "start it, or correct --store")}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -38,9 +40,9 @@ func (e examination) checkStore(ctx context.Context) ([]finding, error) {
 	began := time.Now()
 	facts, err := store.Facts(ctx)
 	if err != nil {
-		return []finding{failing("store", err.Error(), "see the database's log")}, nil
+		return []finding{unreadable(storeSubject, err.Error(), "see the database's log")}, nil
 	}
-	findings := append([]finding{passing("store", facts.Version+" at "+store.Address())}, checkFacts(facts, began, time.Now())...)
+	findings := append([]finding{passing(storeSubject, facts.Version+" at "+store.Address())}, checkFacts(facts, began, time.Now())...)
 	findings = append(findings, checkFile(opener.SQLiteFile(e.store.URL))...)
 	jobs := e.jobs()
 	if pg, is := store.(postgres); is {
@@ -144,7 +146,7 @@ func (t *tables) checkUnroutable(ctx context.Context) []finding {
 	var findings []finding
 	for topic, count := range topics {
 		findings = append(findings, warning("unroutable", fmt.Sprintf("topic %s: %s came back", topic, ops.Plural(count, "message")),
-			"start a consumer of it, or bind a queue; then: waybill dead requeue"))
+			"start a consumer of it, or bind a queue; then: waybill dead requeue").on(topic))
 	}
 	slices.SortFunc(findings, func(a, b finding) int { return strings.Compare(a.Found, b.Found) })
 	return findings

@@ -45,6 +45,7 @@ func (t tables) check(ctx context.Context) (findings []finding) {
 		found := c.run(ctx)
 		findings = append(findings, found...)
 		if c.subject == schemaSubject && found[0].Severity == ops.Problem {
+			findings[len(findings)-1].unread = true
 			return findings
 		}
 	}
@@ -113,9 +114,9 @@ func checkVersion(version, newest int) finding {
 // what this release reads.
 func (t *tables) unread(subject string, err error) []finding {
 	if t.version != 0 && t.version < t.newest() {
-		return []finding{failing(subject, err.Error(), "run: waybill migrate")}
+		return []finding{unreadable(subject, err.Error(), "run: waybill migrate")}
 	}
-	return []finding{failing(subject, err.Error(), "give the role the rights of a reader: waybill roles")}
+	return []finding{unreadable(subject, err.Error(), "give the role the rights of a reader: waybill roles")}
 }
 
 func (t *tables) checkOutbox(ctx context.Context) []finding {

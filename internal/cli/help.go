@@ -21,6 +21,7 @@ var sections = []struct {
 	{"Retention", slices.Concat(retentionOptions, removalOptions)},
 	{"Inbox service", []string{"inbox.lease", "discovery."}},
 	{"Push", []string{"push."}},
+	{"Alerts", []string{"watch."}},
 	{"Process", []string{"source", "by", "log.", "metrics."}},
 }
 
@@ -30,7 +31,7 @@ var groups = []struct {
 	commands []string
 }{
 	{"Set up", []string{"migrate", "roles", "topology", "config", "explain"}},
-	{"Run", []string{"relay", "inbox", "push", "janitor", "dashboard"}},
+	{"Run", []string{"relay", "inbox", "push", "janitor", "watch", "dashboard"}},
 	{"Look and repair", []string{"doctor", "outbox", "dead", "schedule", "saga"}},
 	{"Other commands", []string{"demo", "completion", "version", "help"}},
 }
@@ -79,6 +80,7 @@ var readBy = map[string][]string{
 	"waybill dashboard":         slices.Concat(storeOptions, relayOptions, retentionOptions, []string{"broker", "log."}),
 	"waybill janitor":           slices.Concat(storeOptions, brokerOptions, relayOptions, retentionOptions, removalOptions, []string{"log."}),
 	"waybill doctor":            slices.Concat(storeOptions, brokerOptions, relayOptions, retentionOptions, []string{"discovery."}),
+	"waybill watch":             slices.Concat(storeOptions, brokerOptions, []string{"discovery.", "watch.", "log."}),
 	"waybill topology":          brokerOptions,
 	"waybill explain":           slices.Concat(storeOptions, brokerOptions, []string{"relay.mode", "relay.order", "inbox.retention"}),
 }

@@ -33,7 +33,7 @@ func (c *Config) checkMode(path string, fromFile map[string]value) error {
 func (c *Config) fileHasSecrets(fromFile map[string]value) bool {
 	for _, o := range options {
 		v, ok := fromFile[o.Key]
-		if o.Secret && ok && (redact.URL(v.raw) != v.raw || !strings.Contains(v.raw, ":")) {
+		if o.Secret && ok && (o.Redacted(v.raw) != v.raw || !strings.Contains(v.raw, ":")) {
 			return true
 		}
 	}

@@ -43,6 +43,9 @@ type Option struct {
 	// Secret says that the value may hold a password.
 	Secret bool
 
+	// Hidden says of a Secret option that no part of its value may be shown.
+	Hidden bool
+
 	// Help says in one line what the option does.
 	Help string
 }
@@ -58,7 +61,7 @@ func (o Option) Env() string {
 // Redacted returns raw, a value of the option, in a form that may be printed.
 func (o Option) Redacted(raw string) string {
 	switch {
-	case raw != "" && strings.HasSuffix(o.Key, ".secret"): // all of it is secret
+	case raw != "" && o.Hidden:
 		return redact.Hidden
 	case o.Secret:
 		return redact.URL(raw)

@@ -61,7 +61,7 @@ var options = []Option{
 		Help: "NATS: put in front of a topic to make its subject",
 	},
 	{
-		Key: "webhook.secret", Kind: String, Secret: true,
+		Key: "webhook.secret", Kind: String, Secret: true, Hidden: true,
 		Help: "webhooks: whsec_… that signs for a broker https://…; two with a space while it is replaced",
 	},
 	{
@@ -191,6 +191,54 @@ var options = []Option{
 	{
 		Key: "push.allowed_origins", Kind: String,
 		Help: "comma-separated origins, such as https://app.example.com, whose pages may connect in addition to those of the same host",
+	},
+	{
+		Key: "watch.interval", Kind: Duration, Default: "30s", Min: "100ms", Max: "1h",
+		Help: "how often waybill watch checks",
+	},
+	{
+		Key: "watch.severity", Kind: String, Default: "warning", OneOf: []string{"warning", "problem"},
+		Help: "the least that is announced",
+	},
+	{
+		Key: "watch.name", Kind: String, Default: "waybill", Min: "1", Max: "100",
+		Help: "name of the system in alerts, such as shop production",
+	},
+	{
+		Key: "watch.state", Kind: String,
+		Help: "file that keeps what was announced and what is not delivered; neither survives a restart if empty",
+	},
+	{
+		Key: "watch.dashboard", Kind: String,
+		Help: "URL of the dashboard, for links in alerts",
+	},
+	{
+		Key: "watch.docs", Kind: String, Default: "https://github.com/waybill-go/waybill/blob/main/docs/",
+		Help: "URL of the documentation, for links to runbooks",
+	},
+	{
+		Key: "watch.webhook", Kind: String, Secret: true, Hidden: true,
+		Help: "URL that alerts are posted to as JSON",
+	},
+	{
+		Key: "watch.secret", Kind: String, Secret: true, Hidden: true,
+		Help: "whsec_… that signs for watch.webhook; two with a space while it is replaced",
+	},
+	{
+		Key: "watch.slack", Kind: String, Secret: true, Hidden: true,
+		Help: "URL of an incoming webhook of Slack, or of a chat that takes the same",
+	},
+	{
+		Key: "watch.mail", Kind: String, Secret: true,
+		Help: "mail server, smtp://user:password@host:587, with STARTTLS unless it is on this machine",
+	},
+	{
+		Key: "watch.mail_from", Kind: String, Max: "255",
+		Help: "sender of mails",
+	},
+	{
+		Key: "watch.mail_to", Kind: String,
+		Help: "recipients of mails, comma-separated",
 	},
 	{
 		Key: "retry.base_delay", Kind: Duration, Default: "1s", Min: "1ms",
