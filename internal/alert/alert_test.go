@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,9 @@ func TestNext(t *testing.T) {
 				s, alerts = s.Next(c, Holds)
 				if got := written(alerts); got != want[i] {
 					t.Errorf("check %d announces %s, want %s", i+1, got, want[i])
+				}
+				if check == "-" && slices.ContainsFunc(s.Findings, func(k Known) bool { return !k.Announced }) {
+					t.Errorf("check %d finds nothing, and %+v is remembered", i+1, s.Findings)
 				}
 				if !reflect.DeepEqual(clone(t, before), copied) {
 					t.Errorf("check %d changes the state before it", i+1)

@@ -43,7 +43,7 @@ type request struct {
 // endpoint answers with a code and keeps what it receives.
 func endpoint(t *testing.T, code int) (url string, received chan request) {
 	t.Helper()
-	received = make(chan request, 10)
+	received = make(chan request, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
