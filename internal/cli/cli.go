@@ -43,13 +43,17 @@ type program struct {
 	progress       bool   // a person sees progress on stderr
 	configFile     string // --config
 	json           bool   // --json
+	oneLine        bool   // JSON in one line each time, because it is printed again
+	screen         bool   // a person sees stdout
+	colours        bool   // and wants colours
 	protocols      []PushProtocol
 	warned         bool // of the configuration
 }
 
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer, protocols ...PushProtocol) int {
 	p := &program{env: env, stdin: os.Stdin, stdout: stdout, stderr: stderr, open: opener.OpenStore, protocols: protocols}
-	p.progress = demo.IsTerminal(stderr)
+	p.progress, p.screen = demo.IsTerminal(stderr), demo.IsTerminal(stdout)
+	p.colours = p.screen && wantsColours(env)
 	p.asks = p.progress && demo.IsTerminal(os.Stdin)
 	return p.run(ctx, args)
 }

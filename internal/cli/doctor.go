@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 
@@ -161,5 +162,10 @@ func (p *program) printFindings(findings []finding) error {
 		}
 		rows[i] = []string{string(f.Severity), f.Subject, text}
 	}
-	return p.printTable([]string{"", "SUBJECT", "FOUND"}, rows)
+	var table strings.Builder
+	if err := writeTable(&table, []string{"", "SUBJECT", "FOUND"}, rows); err != nil {
+		return err
+	}
+	_, err := io.WriteString(p.stdout, p.paint(table.String()))
+	return err
 }

@@ -50,7 +50,7 @@ const maxListed = 10_000
 func (p *program) lister(cmd *cobra.Command, most limit, list func(ctx context.Context, store opener.Store) error, checks ...func() error) *cobra.Command {
 	cmd.Flags().IntVar(most.n, "limit", most.usually, "the most "+most.what+" to list")
 	cmd.Args = cobra.NoArgs
-	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
+	return p.repeats(cmd, func(cmd *cobra.Command, args []string) error {
 		for _, check := range checks {
 			if err := check(); err != nil {
 				return err
@@ -63,7 +63,6 @@ func (p *program) lister(cmd *cobra.Command, most limit, list func(ctx context.C
 			return list(cmd.Context(), store)
 		})(cmd, args)
 	})
-	return cmd
 }
 
 // printAll prints everything that is known about something.

@@ -19,14 +19,13 @@ func (p *program) outboxCommand() *cobra.Command {
 		RunE:  needsSubcommand,
 	}
 	cmd.AddCommand(
-		&cobra.Command{
+		p.repeats(&cobra.Command{
 			Use:   "stats",
 			Short: "Count messages by topic and status",
 			Long: `Count messages by topic and status, and the open dead letters of consumers. OLDEST is how long ago
 the oldest was enqueued or, if it was scheduled, came due.`,
 			Args: cobra.NoArgs,
-			RunE: does(p.withTables(p.outboxStats)),
-		},
+		}, p.withTables(p.outboxStats)),
 		p.outboxListCommand(),
 		&cobra.Command{
 			Use:   "show ID",

@@ -4,17 +4,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 // printJSON prints v as JSON.
 func (p *program) printJSON(v any) error {
 	enc := json.NewEncoder(p.stdout)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
+	if !p.oneLine {
+		enc.SetIndent("", "  ")
+	}
 	return enc.Encode(v)
 }
 
@@ -47,6 +52,35 @@ func writeTable(out io.Writer, headings []string, rows [][]string) error {
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
+}
+
+const (
+	red, yellow = "\x1b[31m", "\x1b[33m"
+	uncoloured  = "\x1b[0m"
+)
+
+// paint colours the severity that a line of a table begins with.
+func (p *program) paint(table string) string {
+	if !p.colours {
+		return table
+	}
+	lines := strings.SplitAfter(table, "\n")
+	for i, l := range lines {
+		for severity, colour := range map[ops.Severity]string{ops.Problem: red, ops.Warning: yellow} {
+			if rest, ok := strings.CutPrefix(l, string(severity)+" "); ok {
+				lines[i] = colour + string(severity) + uncoloured + " " + rest
+			}
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// wantsColours reports whether the environment permits colours: https://no-color.org
+func wantsColours(env []string) bool {
+	return !slices.ContainsFunc(env, func(entry string) bool {
+		name, value, _ := strings.Cut(entry, "=")
+		return name == "NO_COLOR" && value != "" || entry == "TERM=dumb"
+	})
 }
 
 // printFields prints names and values, one pair per line; those without a value are omitted.

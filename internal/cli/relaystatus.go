@@ -13,14 +13,13 @@ import (
 )
 
 func (p *program) relayStatusCommand() *cobra.Command {
-	return &cobra.Command{
+	return p.repeats(&cobra.Command{
 		Use:   "status",
 		Short: "Show which relays run, who owns which lanes, and what waits for them",
 		Args:  cobra.NoArgs,
-		RunE: does(p.withTables(func(cmd *cobra.Command, store opener.Store, _ []string) error {
-			return p.relayStatus(cmd.Context(), store)
-		})),
-	}
+	}, p.withTables(func(cmd *cobra.Command, store opener.Store, _ []string) error {
+		return p.relayStatus(cmd.Context(), store)
+	}))
 }
 
 // relayStatus is the JSON output.
