@@ -93,18 +93,10 @@ func parsePages(assets map[string]asset) (pages, error) {
 	return all, nil
 }
 
-// cures are the pages on which findings can be acted upon, by subject.
-var cures = map[string]string{
-	"relays": "relays", "lanes": "relays", "pending": "messages?status=Pending", "dead letters": "dead",
-	"unroutable": "dead", "schedules": "schedules", "scheduled": "schedules", "sagas": "sagas",
-}
-
 // cure is the page on which a finding about a subject can be acted upon, "" if there is none.
 func cure(subject string) string {
-	if number, ok := strings.CutPrefix(subject, "replay "); ok {
-		return "replays/" + number
-	}
-	return cures[subject]
+	page, _ := ops.PlaceOf(subject)
+	return page
 }
 
 // sections say which entry of the navigation a page belongs to.

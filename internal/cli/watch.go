@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/alert"
 	"github.com/waybill-go/waybill/internal/cli/notify"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/ops"
+	"github.com/waybill-go/waybill/observe"
 )
 
 func (p *program) watchCommand(options *pflag.FlagSet) *cobra.Command {
@@ -153,7 +154,7 @@ func (e examination) firstCheck(ctx context.Context) (alert.Check, error) {
 func (e examination) alertCheck(ctx context.Context) alert.Check {
 	findings, err := e.examineServers(ctx)
 	if err != nil {
-		findings = []finding{unreadable("checks", waybill.ErrorText(err), "see: waybill doctor")}
+		findings = []finding{unreadable("checks", observe.ErrorText(err), "see: waybill doctor")}
 	}
 	return e.checkOf(findings, time.Now())
 }
@@ -170,38 +171,15 @@ func (e examination) checkOf(findings []finding, at time.Time) alert.Check {
 		if f.Severity != ops.Problem && (!ops.IsTrouble(f.Finding) || e.cfg.String("watch.severity") == string(ops.Problem)) {
 			continue
 		}
-		page, section := placeOf(f.Subject)
+		page, section := ops.PlaceOf(f.Subject)
 		one := alert.Finding{
 			Severity: string(f.Severity), Subject: f.Subject, About: f.about, Found: f.Found, Advice: f.Advice,
 			Runbook: e.cfg.String("watch.docs") + section,
 		}
 		if url := e.cfg.String("watch.dashboard"); url != "" {
-			one.Dashboard = strings.TrimSuffix(url, "/") + "/" + page
+			one.Dashboard = strings.TrimSuffix(url, "/") + "/" + cmp.Or(page, "checks")
 		}
 		c.Findings = append(c.Findings, one)
 	}
 	return c
-}
-
-// placeOf returns where more is shown about a subject: a page of the dashboard, and a section of the documentation.
-func placeOf(subject string) (page, section string) {
-	switch subject {
-	case storeSubject:
-		return "checks", "runbooks.md#database-failover"
-	case "broker":
-		return "checks", "runbooks.md#broker-down"
-	case "pending":
-		return "messages", "runbooks.md#backlog-grows"
-	case "relays", "lanes":
-		return "relays", "runbooks.md#backlog-grows"
-	case "dead letters", "unroutable":
-		return "dead", "runbooks.md#dead-letters-appear"
-	case "sagas":
-		return "sagas", "runbooks.md#a-saga-is-stuck"
-	case "schedules", "scheduled":
-		return "schedules", "runbooks.md#schedules-are-late"
-	case "transactions", "vacuum":
-		return "checks", "operations.md#open-transactions"
-	}
-	return "checks", "operations.md#what-doctor-says"
 }

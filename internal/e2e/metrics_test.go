@@ -29,6 +29,7 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/outbox"
@@ -522,8 +523,8 @@ func (stuckSagas) SagaCounts(context.Context) ([]saga.Count, error) {
 // someUpkeep has an open transaction.
 type someUpkeep struct{}
 
-func (someUpkeep) OutboxUpkeep(context.Context) (outbox.Upkeep, error) {
-	return outbox.Upkeep{DeadRows: 1, OldestOpen: time.Minute, Held: map[string]int64{"session": 1}, ArchiveDays: 9}, nil
+func (someUpkeep) OutboxUpkeep(context.Context) (inspect.Upkeep, error) {
+	return inspect.Upkeep{DeadRows: 1, OldestOpen: time.Minute, Held: map[string]int64{"session": 1}, ArchiveDays: 9}, nil
 }
 
 // sagas reports a change of an instance, and a message for one that has ended.

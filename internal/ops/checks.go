@@ -217,3 +217,30 @@ func OpenLetters(groups []deadletter.Group) (open int) {
 	}
 	return open
 }
+
+// PlaceOf returns where a finding about a subject is acted upon: the page of the dashboard, "" if there is none, and
+// the section of the documentation.
+func PlaceOf(subject string) (page, section string) {
+	switch subject {
+	case "store":
+		return "", "runbooks.md#database-failover"
+	case "broker":
+		return "", "runbooks.md#broker-down"
+	case "pending":
+		return "messages?status=Pending", "runbooks.md#backlog-grows"
+	case "relays", "lanes":
+		return "relays", "runbooks.md#backlog-grows"
+	case "dead letters", "unroutable":
+		return "dead", "runbooks.md#dead-letters-appear"
+	case "sagas":
+		return "sagas", "runbooks.md#a-saga-is-stuck"
+	case "schedules", "scheduled":
+		return "schedules", "runbooks.md#schedules-are-late"
+	case "transactions", "vacuum":
+		return "", "operations.md#open-transactions"
+	}
+	if number, ok := strings.CutPrefix(subject, "replay "); ok {
+		return "replays/" + number, "replay.md"
+	}
+	return "", "operations.md#what-doctor-says"
+}

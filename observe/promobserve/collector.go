@@ -45,10 +45,10 @@ type Sagas interface {
 	SagaCounts(ctx context.Context) ([]saga.Count, error)
 }
 
-// Upkeep knows what keeps a database from removing dead rows. A pgstore.Store implements it.
+// Upkeep knows what keeps a database from removing dead rows. That of a PostgreSQL store is its Admin.
 type Upkeep interface {
-	// OutboxUpkeep is that of a pgstore.Store.
-	OutboxUpkeep(ctx context.Context) (outbox.Upkeep, error)
+	// OutboxUpkeep is that of a pgadmin.Admin.
+	OutboxUpkeep(ctx context.Context) (inspect.Upkeep, error)
 }
 
 // CollectorConfig says what a collector reads. Fields that are nil are left out.

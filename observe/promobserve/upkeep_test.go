@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
-type fixedUpkeep outbox.Upkeep
+type fixedUpkeep inspect.Upkeep
 
-func (u fixedUpkeep) OutboxUpkeep(context.Context) (outbox.Upkeep, error) {
-	return outbox.Upkeep(u), nil
+func (u fixedUpkeep) OutboxUpkeep(context.Context) (inspect.Upkeep, error) {
+	return inspect.Upkeep(u), nil
 }
 
 func TestCollector_Upkeep(t *testing.T) {

@@ -1,28 +1,28 @@
-package pgstore
+package pgadmin
 
 import (
 	"context"
 
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/inspect"
 )
 
 // OutboxUpkeep returns what a vacuum of the outbox has still to remove, and what keeps it from doing so. Like
-// [Store.Condition] it needs the rights of a relay, and like [Store.Holders] it leaves out sessions that the
+// [Admin.Condition] it needs the rights of a relay, and like [Admin.Holders] it leaves out sessions that the
 // role may not see.
-func (s *Store[Tx]) OutboxUpkeep(ctx context.Context) (outbox.Upkeep, error) {
-	c, err := s.Condition(ctx)
+func (a *Admin) OutboxUpkeep(ctx context.Context) (inspect.Upkeep, error) {
+	c, err := a.Condition(ctx)
 	if err != nil {
-		return outbox.Upkeep{}, err
+		return inspect.Upkeep{}, err
 	}
-	holders, err := s.Holders(ctx, 0, 0)
+	holders, err := a.Holders(ctx, 0, 0)
 	if err != nil {
-		return outbox.Upkeep{}, err
+		return inspect.Upkeep{}, err
 	}
 	return upkeepOf(c, holders), nil
 }
 
-func upkeepOf(c Condition, holders []Holder) outbox.Upkeep {
-	u := outbox.Upkeep{DeadRows: c.DeadRows, ArchiveDays: c.DaysReady, Held: make(map[string]int64)}
+func upkeepOf(c Condition, holders []Holder) inspect.Upkeep {
+	u := inspect.Upkeep{DeadRows: c.DeadRows, ArchiveDays: c.DaysReady, Held: make(map[string]int64)}
 	for _, kind := range []HolderKind{HolderSession, HolderPrepared, HolderSlot, HolderStandby} {
 		u.Held[string(kind)] = 0
 	}
