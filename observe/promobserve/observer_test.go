@@ -44,8 +44,8 @@ func TestDocumented(t *testing.T) {
 	documented := make(map[string][]string)
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
-		if name := strings.Trim(cells[0], "`"); len(cells) == 6 && strings.HasPrefix(name, "waybill_") {
-			labels := strings.FieldsFunc(cells[3], func(r rune) bool { return strings.ContainsRune("`, –", r) })
+		if name := strings.Trim(cells[0], "`"); len(cells) == 4 && strings.HasPrefix(name, "waybill_") {
+			labels := strings.FieldsFunc(cells[2], func(r rune) bool { return strings.ContainsRune("`, –", r) })
 			documented[name] = labels
 		}
 	}
