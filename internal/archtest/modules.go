@@ -33,7 +33,7 @@ var modules = []struct {
 	{path: "modernc.org/sqlite", units: []string{"cmd/*", "examples/*"}, tools: true},
 	{path: "go.opentelemetry.io/otel/sdk", units: []string{"internal/otlp", "internal/e2e"}},
 	{path: "go.opentelemetry.io/otel", units: []string{"observe/otelobserve", "internal/otlp", "internal/e2e"}},
-	{path: "github.com/prometheus/client_golang", units: []string{"observe/promobserve"}, tools: true},
+	{path: "github.com/prometheus/client_golang", units: []string{"observe/promobserve", "examples/tutorial"}, tools: true},
 	{path: "github.com/prometheus/client_model", units: []string{"internal/e2e"}},
 	{path: "github.com/robfig/cron/v3", units: []string{"schedule"}}, // reads cron expressions
 	{path: "github.com/spf13/cobra", units: []string{"internal/cli"}},

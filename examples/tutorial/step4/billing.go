@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/service"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// billing adds the consumer of orders.
+func billing(_ context.Context, svc *service.Service[pgx.Tx], _ *pgstore.Store[pgx.Tx]) error {
+	return svc.Consume(consumer.Subscription{Group: "billing", Topics: []string{"orders"}}, bill, consumer.Config{
+		Retry:           waybill.RetryPolicy{MaxRetries: 2, BaseDelay: time.Second},
+		RequeueInterval: time.Second,
+	})
+}
+
+// bill writes the invoice, if the customer is known. Its transaction also holds the inbox record of the message.
+func bill(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	o, err := placed.Decode(m)
+	if err != nil {
+		return err
+	}
+	done, err := tx.Exec(ctx, "INSERT INTO invoices SELECT $1, $2 FROM customers WHERE name = $3", o.ID, o.Cents, o.Customer)
+	if err == nil && done.RowsAffected() == 0 {
+		err = fmt.Errorf("there is no customer %s", o.Customer)
+	}
+	return err
+}
