@@ -66,11 +66,11 @@ func newReader(t *testing.T) *reader {
 	if err := os.WriteFile(filepath.Join(bin, "waybill"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	shop, second, board, metrics := freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t)
+	shop, second, board, metrics, nats := freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t), ownNATS(t)
 	return &reader{
 		env: append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "SHOP_ADDR="+shop, "WAYBILL_BY=ann@desk",
-			"WAYBILL_STORE="+ownDatabase(t), "WAYBILL_BROKER="+ownNATS(t)),
-		instead: strings.NewReplacer("127.0.0.1:8080", shop, "127.0.0.1:8081", second, "127.0.0.1:8090", board, "127.0.0.1:9464", metrics),
+			"WAYBILL_STORE="+ownDatabase(t), "WAYBILL_BROKER="+nats),
+		instead: strings.NewReplacer("nats://127.0.0.1:4222", nats, "127.0.0.1:8080", shop, "127.0.0.1:8081", second, "127.0.0.1:8090", board, "127.0.0.1:9464", metrics),
 	}
 }
 
