@@ -1,4 +1,4 @@
-// Command step5 is the shop and billing. Who has not paid is reminded.
+// Command step5 is the shop and billing. Customers who have not paid are reminded.
 package main
 
 import (
