@@ -105,6 +105,19 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestBuildRow: the line names the tag, and the commit if the program was built in a repository.
+func TestBuildRow(t *testing.T) {
+	t.Parallel()
+	row := buildRow{Version: "v0.1.0", Go: "go1.26.0", Platform: "linux/amd64"}
+	if got := row.String(); got != "waybill v0.1.0 go1.26.0 linux/amd64" {
+		t.Errorf("String() = %q", got)
+	}
+	row.Revision = "0afc84207e41"
+	if got := row.String(); got != "waybill v0.1.0 commit 0afc84207e41 go1.26.0 linux/amd64" {
+		t.Errorf("String() = %q with a commit", got)
+	}
+}
+
 // TestMigrate_Says: what was done, and whether anything was.
 func TestMigrate_Says(t *testing.T) {
 	t.Parallel()

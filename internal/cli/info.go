@@ -74,6 +74,14 @@ type buildRow struct {
 	Schema   int    `json:"oldest_schema_version"`
 }
 
+// String returns the line for people.
+func (b buildRow) String() string {
+	if b.Revision == "" { // built from a downloaded module
+		return fmt.Sprintf("waybill %s %s %s", b.Version, b.Go, b.Platform)
+	}
+	return fmt.Sprintf("waybill %s commit %s %s %s", b.Version, b.Revision, b.Go, b.Platform)
+}
+
 func (p *program) printVersion() error {
 	b := buildRow{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Schema: pgstore.MinSchemaVersion}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -89,6 +97,6 @@ func (p *program) printVersion() error {
 	if p.json {
 		return p.printJSON(b)
 	}
-	_, err := fmt.Fprintf(p.stdout, "waybill %s %s %s\n", b.Version, b.Go, b.Platform)
+	_, err := fmt.Fprintln(p.stdout, b)
 	return err
 }
