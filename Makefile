@@ -3,8 +3,12 @@
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
+APIDIFF = golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4
+CYCLONEDX = github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 LINTER = $(CURDIR)/.tools/$(notdir $(STATICCHECK))/staticcheck
 RUNNER = $(CURDIR)/.tools/$(notdir $(GOTESTSUM))/gotestsum
+APIDIFF_TOOL = $(CURDIR)/.tools/$(notdir $(APIDIFF))/apidiff
+CYCLONEDX_TOOL = $(CURDIR)/.tools/$(notdir $(CYCLONEDX))/cyclonedx-gomod
 
 # Runs tests. With RERUNS, as in CI, a test that has failed runs again by itself, and the end of
 # the output names it; a data race is never tried again.
@@ -57,7 +61,7 @@ TESTS_AT_ONCE ?= 4
 SUITES_AT_ONCE ?= 12
 
 .DEFAULT_GOAL := help
-.PHONY: help test newest newest-versions newest-go test-all test-sessions test-setups test-suites test-rest test-sim test-modules clusters long-soak check check-vet check-static check-gosec check-modules vulnerabilities fuzz soak bench screenshots services services-down demo
+.PHONY: help test newest newest-versions newest-go test-all test-sessions test-setups test-suites test-rest test-sim test-modules clusters long-soak check check-vet check-static check-gosec check-modules vulnerabilities fuzz soak bench screenshots services services-down demo release check-release try-install api
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -170,6 +174,27 @@ check-modules: $(LINTER)
 	@for module in $(MODULES); do \
 		(cd $$module && go vet ./... && $(LINTER) ./... && go mod tidy -diff) || exit 1; \
 	done
+
+$(APIDIFF_TOOL):
+	@GOBIN=$(@D) go install $(APIDIFF)
+
+$(CYCLONEDX_TOOL):
+	@GOBIN=$(@D) go install $(CYCLONEDX)
+
+release check-release: export CYCLONEDX := $(CYCLONEDX_TOOL)
+api: export APIDIFF := $(APIDIFF_TOOL)
+
+release: $(CYCLONEDX_TOOL) ## build the release VERSION=v0.1.0 into dist, and print how to publish it; SNAPSHOT=1 for a trial
+	@VERSION='$(VERSION)' SNAPSHOT='$(SNAPSHOT)' scripts/release.sh
+
+check-release: $(CYCLONEDX_TOOL) ## build a snapshot twice, compare the two, and run what is in the image
+	@scripts/check-release.sh $(DIRECTORY)
+
+try-install: ## install and import VERSION=v0.1.0 from a module proxy of files, before it is tagged
+	@scripts/try-install.sh '$(VERSION)'
+
+api: $(APIDIFF_TOOL) ## say what this checkout breaks for programs that use REF=v0.1.0
+	@scripts/api.sh '$(REF)'
 
 # Not part of check: the database is not reachable from everywhere.
 vulnerabilities: ## look for known vulnerabilities in what is called, by the database of vuln.go.dev

@@ -6,7 +6,7 @@ require (
 	github.com/coder/websocket v1.8.15
 	github.com/nats-io/nats.go v1.51.0
 	github.com/philippseith/signalr v0.11.0
-	github.com/waybill-go/waybill v0.0.0
+	github.com/waybill-go/waybill v0.1.0
 )
 
 require (
