@@ -61,7 +61,7 @@ TESTS_AT_ONCE ?= 4
 SUITES_AT_ONCE ?= 12
 
 .DEFAULT_GOAL := help
-.PHONY: help test newest newest-versions newest-go test-all test-sessions test-setups test-suites test-rest test-sim test-modules clusters long-soak check check-vet check-static check-gosec check-modules vulnerabilities fuzz soak bench screenshots services services-down demo release check-release try-install api
+.PHONY: help test newest newest-versions newest-go test-all test-sessions test-setups test-suites test-rest test-sim test-modules clusters long-soak check check-vet check-static check-gosec check-modules vulnerabilities fuzz soak bench screenshots services services-down demo release check-release try-install api check-deploy
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -195,6 +195,9 @@ try-install: ## install and import VERSION=v0.1.0 from a module proxy of files, 
 
 api: $(APIDIFF_TOOL) ## say what this checkout breaks for programs that use REF=v0.1.0
 	@scripts/api.sh '$(REF)'
+
+check-deploy: ## check what deploy/ has for Kubernetes and systemd, by kubectl and systemd-analyze
+	@scripts/check-deploy.sh
 
 # Not part of check: the database is not reachable from everywhere.
 vulnerabilities: ## look for known vulnerabilities in what is called, by the database of vuln.go.dev
