@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/internal/report"
 	"github.com/waybill-go/waybill/observe"
 )
 
@@ -230,7 +231,7 @@ func (c *Consumer[Tx]) callBatch(ctx context.Context, tx Tx, members []member, p
 func (c *Consumer[Tx]) settleMember(work context.Context, d *member, outcome inbox.Outcome) bool {
 	if outcome == inbox.Processed {
 		c.judge(d.m, outcome, nil)
-		c.observe(work, observe.Event{Op: observe.OpHandle, Topic: d.m.Address(), Type: d.m.Type, IDs: []string{d.m.ID}, Count: 1, Duration: d.took})
+		c.observe(work, observe.Event{Op: observe.OpHandle, Topic: d.m.Address(), Type: d.m.Type, IDs: []string{d.m.ID}, Count: 1, Duration: d.took, Age: report.Age(d.m)})
 	}
 	if outcome == inbox.Conflict || c.succeeded(work, d.rec, d.m, outcome, nil).again {
 		return false // handled by itself

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/backoff"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/internal/report"
 	"github.com/waybill-go/waybill/observe"
 )
 
@@ -257,7 +258,7 @@ func (c *receiver) repeat(ctx context.Context, m *waybill.Message, once func() (
 	}
 	c.judge(m, outcome, err)
 	if err != nil || outcome == inbox.Processed {
-		c.observe(ctx, observe.Event{Op: observe.OpHandle, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Duration: time.Since(began), Err: err})
+		c.observe(ctx, observe.Event{Op: observe.OpHandle, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Duration: time.Since(began), Err: err, Age: report.Age(m)})
 	}
 	return outcome, err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/saga"
+	"github.com/waybill-go/waybill/traffic"
 )
 
 // Store is what a dashboard shows: messages, and dead letters, which operators settle here. Further interfaces that a
@@ -34,6 +35,7 @@ import (
 //   - [schedule.OperatorStore]: schedules and scheduled messages, and changing them.
 //   - [saga.OperatorStore]: instances of sagas, and repairing them. They are counted at most every 5 seconds, and less
 //     often if that takes long.
+//   - [traffic.Store]: the history of traffic. It is read at most every 5 seconds, and less often if that takes long.
 //   - [deadletter.Auditor]: viewing a payload is recorded. Without it payloads and header values are never shown.
 //
 // Every store of this module that keeps messages implements all of these, except that MongoDB has no schedules and
@@ -174,8 +176,9 @@ type Dashboard struct {
 	unknownProxy sync.Once // whether sessions exist
 	replayed     *progress
 	all          stores
-	observer     observe.Observer      // of what operators do
-	counts       *cached[[]saga.Count] // nil without sagas
+	observer     observe.Observer                    // of what operators do
+	counts       *cached[[]saga.Count]               // nil without sagas
+	traffic      map[string]*cached[traffic.History] // by the name of its span; nil if there is none
 	sameSite     *http.CrossOriginProtection
 }
 
@@ -210,6 +213,9 @@ func newOf(all stores, cfg Config) (*Dashboard, error) {
 	d.observer = observe.LogTo(cfg.Logger)
 	if all.sagas != nil {
 		d.counts = newCached(all.sagas.SagaCounts)
+	}
+	if all.traffic != nil {
+		d.traffic = newTraffic(all.traffic)
 	}
 	d.stats = newCached(all.outbox.OutboxStats)
 	d.flow = newCached(d.readFlow)

@@ -367,7 +367,7 @@ func (a asked) send(d http.Handler) *httptest.ResponseRecorder {
 var (
 	views = []string{"/", "/messages", "/messages?status=Pending", "/messages?key=k&status=any", "/consumers", "/checks", "/messages?id=m1", "/messages?id=m1&inbox=1", "/dead", "/dead/list", "/dead/list?fingerprint=f0&text=x",
 		"/dead/1", "/replays", "/replays/new?fingerprint=f0", "/replays/7", "/relays", "/audit", "/schedules", "/schedules?place=2026-03-01T13:00:00Z,49", "/schedules/one?name=nightly+%3Cb%3E", "/schedules/one?id=later-0",
-		"/sagas", "/sagas?status=stuck", stuckPath}
+		"/sagas", "/sagas?status=stuck", stuckPath, "/traffic", "/traffic?span=day&consumer=mailer"}
 	changes = []string{"/dead/selected", "/dead/1/reveal", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/dead/1/restore", "/dead/1/delete", "/dead/1/edit", "/dead/1/save",
 		"/replays", "/replays/7/cancel", "/schedules/reveal", "/schedules/pause", "/schedules/resume", "/schedules/run-now", "/schedules/remove", "/schedules/cancel",
 		"/sagas/reveal", "/sagas/resume", "/sagas/compensate"}

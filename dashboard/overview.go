@@ -43,6 +43,8 @@ type overview struct {
 	Unshown  int       // findings that are on the page of checks only
 
 	Flow flow
+
+	Charts []drawing // of the last hour; none if the store keeps no traffic, or it could not be read
 }
 
 func (d *Dashboard) overview(c *call) error {
@@ -71,6 +73,7 @@ func (d *Dashboard) overview(c *call) error {
 		c.partial(err)
 		o.Running = d.running(replays, o.NoRelay)
 	}
+	o.Charts = d.lastHour(c)
 	o.Findings = o.findings(stats)
 	o.addChecks(d.checks.get(ctx))
 	return c.show(http.StatusOK, "overview", "Overview", o)

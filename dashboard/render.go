@@ -48,6 +48,7 @@ type view struct {
 	HasRelays    bool
 	HasSchedules bool
 	HasChecks    bool
+	HasTraffic   bool
 	At           time.Time
 	Page         any
 }
@@ -66,9 +67,9 @@ func parsePages(assets map[string]asset) (pages, error) {
 		"count":   func(n any) string { return ops.Count(whole(n)) },
 		"plural":  func(n any, noun string) string { return ops.Plural(whole(n), noun) },
 		"short":   func(limit int, text string) string { return ops.Short(text, limit) },
-		"size":    ops.Size, "age": ops.Age, "ranges": ops.Ranges, "capital": ops.Capital, "bars": bars, "from": ops.From, "groupFrom": ops.GroupFrom,
+		"size":    ops.Size, "age": ops.Age, "ranges": ops.Ranges, "capital": ops.Capital, "bars": bars, "from": ops.From, "lag": ops.Lag, "named": namedTraffic, "groupFrom": ops.GroupFrom,
 		"noMessages": says(ops.NoMessages), "outboxEmpty": says(ops.OutboxEmpty), "noLetters": says(ops.NoLetters), "noLetterMatches": says(ops.NoLetterMatches),
-		"noReplays": says(ops.NoReplays), "noEntries": says(ops.NoEntries), "noSchedules": says(ops.NoSchedules), "noScheduled": says(ops.NoScheduled),
+		"noReplays": says(ops.NoReplays), "noEntries": says(ops.NoEntries), "noTraffic": says(ops.NoTraffic), "noSchedules": says(ops.NoSchedules), "noScheduled": says(ops.NoScheduled),
 		"noInstances": says(ops.NoInstances), "noInstanceMatches": says(ops.NoInstanceMatches),
 		"version": version, "cure": cure, "documentation": says(documentation),
 		"asset": func(name string) string { return "assets/" + name + "?v=" + assets[name].version },
@@ -104,7 +105,7 @@ var sections = map[string]string{
 	"overview": "overview", "messages": "messages", "search": "messages", "find": "messages", "groups": "dead", "letters": "dead", "letter": "dead", "edit": "dead",
 	"replays": "replays", "preview": "replays", "replay": "replays", "relays": "relays", "consumers": "consumers",
 	"checks": "checks", "audit": "audit", "schedules": "schedules", "schedule": "schedules", "sagas": "sagas", "instance": "sagas",
-	"sessions": "sessions",
+	"sessions": "sessions", "traffic": "traffic",
 }
 
 // show renders a page before it sends the first byte, so that a failure is reported as
@@ -116,6 +117,7 @@ func (c *call) show(status int, name, title string, data any) error {
 		At: time.Now().UTC(), Page: data,
 	}
 	if v.Tenant == "" { // these are about all tenants
+		v.HasTraffic = c.d.traffic != nil
 		v.HasReplays, v.HasRelays, v.HasChecks = c.d.all.replays != nil, c.d.all.relays != nil, c.d.cfg.Checks != nil
 	}
 	if c.who.Name != "" {

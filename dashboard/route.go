@@ -98,6 +98,9 @@ func (d *Dashboard) list() []route {
 			{pattern: "POST /schedules/reveal", role: Reader, reveal: true, of: ofOneTenant, do: d.revealSchedule},
 		}...)
 	}
+	if d.traffic != nil {
+		routes = append(routes, route{pattern: "GET /traffic", role: Reader, do: d.trafficPage})
+	}
 	if d.all.relays != nil {
 		routes = append(routes, route{pattern: "GET /relays", role: Reader, do: d.relays})
 	}

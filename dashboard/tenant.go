@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/inspect"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
+	"github.com/waybill-go/waybill/traffic"
 )
 
 // reach says whose messages a route shows or changes. The zero value refuses users who are limited to a tenant: a
@@ -32,8 +33,9 @@ type stores struct {
 	inbox     inspect.Inbox          // nil if it is not shown
 	sagas     saga.OperatorStore     // likewise
 	schedules schedule.OperatorStore // likewise
-	replays   Replays                // likewise; these three are of all tenants
+	replays   Replays                // likewise; these are of all tenants
 	relays    inspect.Relays         // likewise
+	traffic   traffic.Store          // likewise
 	audit     deadletter.Auditor     // nil if payloads are never shown
 }
 
@@ -44,6 +46,7 @@ func storesOf(s Store) stores {
 	of.schedules, _ = s.(schedule.OperatorStore)
 	of.replays, _ = s.(Replays)
 	of.relays, _ = s.(inspect.Relays)
+	of.traffic, _ = s.(traffic.Store)
 	of.audit, _ = s.(deadletter.Auditor)
 	return of
 }

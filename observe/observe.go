@@ -70,6 +70,7 @@ type Event struct {
 	Attempt     int            // 1 for the first
 	Delay       time.Duration  // until the next attempt; of OpFire, since the planned time
 	Duration    time.Duration  // of the operation
+	Age         time.Duration  // of OpHandle: since the message was enqueued, or was to be delivered
 	Reason      waybill.Reason // of a dead letter
 	Operation   string         // of OpServe: the requested operation, such as try-begin
 	Status      string         // of OpServe: the answer, such as Acquired, or the HTTP code; of OpSaga and OpIgnore see there

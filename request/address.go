@@ -2,18 +2,15 @@ package request
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/report"
 )
 
 // AddressHeader is the header of a request that says where its reply is to be sent.
 const AddressHeader = "waybill-reply-to"
-
-// addressLabel is the prefix of each address, and stands for all of them in metrics.
-const addressLabel = "waybill-reply"
 
 // Expiry is the least time for which a reply destination, and what was sent to it, outlives its
 // client where the broker removes it: longer than it takes to reconnect.
@@ -46,19 +43,14 @@ type ReplyOpener interface {
 }
 
 // NewAddress returns an address for a new reply destination: ASCII letters, digits and dashes.
-func NewAddress() string { return addressLabel + "-" + waybill.NewID() }
+func NewAddress() string { return report.Replies + "-" + waybill.NewID() }
 
 // IsAddress reports whether to, the To of a message, is the address of a reply destination.
-func IsAddress(to string) bool { return strings.HasPrefix(to, addressLabel+"-") }
+func IsAddress(to string) bool { return report.IsReply(to) }
 
 // Label returns address, or one word for all reply destinations: each client ever started has one,
 // too many for a metric label or a span name.
-func Label(address string) string {
-	if IsAddress(address) {
-		return addressLabel
-	}
-	return address
-}
+func Label(address string) string { return report.Label(address) }
 
 // AddressOf returns where the reply to m is to be sent, and false if m asks for none: if it has
 // no [AddressHeader], or one that names something else than a reply destination. So a request

@@ -57,6 +57,10 @@ type Config struct {
 	// relay cleans up the archive unless OutboxRetention is set. Optional.
 	Janitor janitor.Config
 
+	// DisableTraffic records no traffic. Otherwise a service counts what it enqueues, publishes and handles, and
+	// adds a row to the store each minute, if the store is a [traffic.Store].
+	DisableTraffic bool
+
 	// Observer receives the events of the service, unless Relay, Schedules, Janitor or a consumer has
 	// its own. Optional; the default logs to slog.Default.
 	Observer observe.Observer

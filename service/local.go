@@ -37,7 +37,7 @@ func (s *Service[Tx]) Local(name string, match func(*waybill.Message) bool, h co
 	}
 	l := newLocal()
 	if err := s.addConsumer(name, func() (part, error) {
-		return consumer.New(l, consumer.Subscription{Group: name, To: name}, s.store, h, s.cfg.consumer(cfg))
+		return consumer.New(l, consumer.Subscription{Group: name, To: name}, s.store, h, s.consumerConfig(cfg))
 	}); err != nil {
 		return err
 	}

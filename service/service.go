@@ -63,6 +63,8 @@ type Service[Tx any] struct {
 	runner *schedule.Runner     // nil without the relay, with DisableSchedules, or if the store keeps no schedules
 	keeper *janitor.Janitor
 
+	recorder *trafficRecorder // nil with DisableTraffic, or if the store keeps no traffic
+
 	mu        sync.Mutex
 	relay     *relay.Relay // nil with DisableRelay
 	consumers []part
@@ -82,6 +84,10 @@ func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Service[Tx], erro
 	case broker == nil && len(cfg.Destinations) == 0:
 		return nil, &waybill.InvalidError{Field: "broker", Reason: "is required"}
 	}
+	recorder, err := newRecorder(store, &cfg)
+	if err != nil {
+		return nil, err
+	}
 	writer, err := outbox.NewWriter(store, outbox.Config{Source: cfg.Source, Unique: cfg.Unique, Observer: cfg.Observer})
 	if err != nil {
 		return nil, err
@@ -93,9 +99,9 @@ func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Service[Tx], erro
 	if err := cfg.checkRetention(broker); err != nil {
 		return nil, err
 	}
-	s := &Service[Tx]{store: store, broker: broker, cfg: cfg, writer: writer, keeper: keeper}
+	s := &Service[Tx]{store: store, broker: broker, cfg: cfg, writer: writer, keeper: keeper, recorder: recorder}
 	if !cfg.DisableRelay {
-		cfg.Relay.Observer = firstObserver(cfg.Relay.Observer, cfg.Observer)
+		cfg.Relay.Observer = s.counted(cfg.Relay.Observer)
 		if err := s.setRelay(cfg.Relay); err != nil {
 			return nil, err
 		}
@@ -134,6 +140,10 @@ func (s *Service[Tx]) setRelay(cfg relay.Config) error {
 		return err
 	}
 	s.relay, s.cfg.Relay = r, cfg
+	if s.recorder != nil {
+		node := r.Status().Node
+		s.recorder.node.Store(&node)
+	}
 	return nil
 }
 
@@ -146,7 +156,7 @@ func (s *Service[Tx]) Outbox() *outbox.Writer[Tx] { return s.writer }
 // is handled once per group. Consume must be called before Run.
 func (s *Service[Tx]) Consume(sub consumer.Subscription, h consumer.Handler[Tx], cfg consumer.Config) error {
 	return s.consume(sub, func() (part, error) {
-		return consumer.New(s.broker, sub, s.store, h, s.cfg.consumer(cfg))
+		return consumer.New(s.broker, sub, s.store, h, s.consumerConfig(cfg))
 	})
 }
 
@@ -154,7 +164,7 @@ func (s *Service[Tx]) Consume(sub consumer.Subscription, h consumer.Handler[Tx],
 // store must be a [contract.Batcher].
 func (s *Service[Tx]) ConsumeBatch(sub consumer.Subscription, h consumer.BatchHandler[Tx], cfg consumer.Config) error {
 	return s.consume(sub, func() (part, error) {
-		return consumer.NewBatch(s.broker, sub, s.store, h, s.cfg.consumer(cfg))
+		return consumer.NewBatch(s.broker, sub, s.store, h, s.consumerConfig(cfg))
 	})
 }
 
@@ -167,7 +177,7 @@ func (s *Service[Tx]) ConsumeLeased(sub consumer.Subscription, leases lease.Stor
 		l.Letters = consumer.LettersIn(s.store)
 	}
 	return s.consume(sub, func() (part, error) {
-		filled := s.cfg.consumer(cfg)
+		filled := s.consumerConfig(cfg)
 		filled.BatchSize = cfg.BatchSize // the service's default is for the others
 		return consumer.NewLeased(s.broker, sub, leases, h, l, filled)
 	})
@@ -222,7 +232,9 @@ func (s *Service[Tx]) Run(ctx context.Context) error {
 	for i, run := range parts {
 		wg.Go(func() { errs[i] = run(ctx) })
 	}
+	stopRecording := s.recorder.begin(ctx)
 	wg.Wait()
+	stopRecording() // when nothing is counted any more
 	return errors.Join(errs...)
 }
 

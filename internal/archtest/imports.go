@@ -43,6 +43,7 @@ var groups = []struct {
 	{"janitor", role},
 	{"schedule", role},
 	{"guarantee", role},
+	{"traffic", role},
 	{"saga", compound},
 	{"request", compound},
 	{"service", compound},

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,6 +40,7 @@ type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	open           func(context.Context, opener.StoreConfig) (opener.Store, error)
+	now            func() time.Time
 	asks           bool   // a person can answer on stdin what stderr asks
 	progress       bool   // a person sees progress on stderr
 	configFile     string // --config
@@ -51,7 +53,7 @@ type program struct {
 }
 
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer, protocols ...PushProtocol) int {
-	p := &program{env: env, stdin: os.Stdin, stdout: stdout, stderr: stderr, open: opener.OpenStore, protocols: protocols}
+	p := &program{env: env, stdin: os.Stdin, stdout: stdout, stderr: stderr, open: opener.OpenStore, now: time.Now, protocols: protocols}
 	p.progress, p.screen = demo.IsTerminal(stderr), demo.IsTerminal(stdout)
 	p.colours = p.screen && wantsColours(env)
 	p.asks = p.progress && demo.IsTerminal(os.Stdin)
@@ -145,7 +147,7 @@ every option.`,
 	addOptions(flags)
 	addHelp(root)
 	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.rolesCommand(), p.relayCommand(flags), p.outboxCommand(),
-		p.inboxCommand(flags), p.pushCommand(flags), p.deadCommand(), p.scheduleCommand(), p.sagaCommand(), p.dashboardCommand(), p.janitorCommand(), p.doctorCommand(flags), p.watchCommand(flags), p.topologyCommand(), p.explainCommand(),
+		p.inboxCommand(flags), p.pushCommand(flags), p.deadCommand(), p.scheduleCommand(), p.sagaCommand(), p.trafficCommand(), p.dashboardCommand(), p.janitorCommand(), p.doctorCommand(flags), p.watchCommand(flags), p.topologyCommand(), p.explainCommand(),
 		p.configCommand(), p.versionCommand())
 	return root
 }

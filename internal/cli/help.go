@@ -32,7 +32,7 @@ var groups = []struct {
 }{
 	{"Set up", []string{"migrate", "roles", "topology", "config", "explain"}},
 	{"Run", []string{"relay", "inbox", "push", "janitor", "watch", "dashboard"}},
-	{"Look and repair", []string{"doctor", "outbox", "dead", "schedule", "saga"}},
+	{"Look and repair", []string{"doctor", "traffic", "outbox", "dead", "schedule", "saga"}},
 	{"Other commands", []string{"demo", "completion", "version", "help"}},
 }
 
@@ -77,6 +77,7 @@ var readBy = map[string][]string{
 	"waybill schedule messages": storeOptions,
 	"waybill saga":              changeOptions,
 	"waybill saga list":         storeOptions,
+	"waybill traffic":           storeOptions,
 	"waybill dashboard":         slices.Concat(storeOptions, relayOptions, retentionOptions, []string{"broker", "log."}),
 	"waybill janitor":           slices.Concat(storeOptions, brokerOptions, relayOptions, retentionOptions, removalOptions, []string{"log."}),
 	"waybill doctor":            slices.Concat(storeOptions, brokerOptions, relayOptions, retentionOptions, []string{"discovery."}),

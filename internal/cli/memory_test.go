@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/memstore"
+	"github.com/waybill-go/waybill/traffic"
 )
 
 // memory is a store whose clock tests set, so that what is printed is the same each time.
@@ -165,7 +166,23 @@ func incident(t *testing.T) *memory {
 	m.plan(t)
 	m.later(time.Minute)
 	m.sagas(t)
+	m.recorded(t)
 	return m
+}
+
+// recorded is the traffic of the night: a broker that was slow for two minutes.
+func (m *memory) recorded(t *testing.T) {
+	t.Helper()
+	for minute, data := range []string{
+		`{"topics":{"orders":{"enqueued":1503,"published":1503,"handled":1500,"publish_lag":[0,1200,303],"handle_lag":[0,0,900,600]}}}`,
+		`{"topics":{"orders":{"enqueued":1498,"published":310,"handled":308,"failed":4,"retried":4,"publish_lag":[0,0,0,0,0,0,0,0,0,0,0,0,300,10],"handle_lag":[0,0,0,0,0,0,0,0,0,0,0,0,300,8],"backlog":1188,"oldest_ns":38000000000}}}`,
+		`{"topics":{"orders":{"enqueued":1510,"published":2698,"handled":2701,"dead":2,"publish_lag":[0,0,0,0,0,0,0,0,0,0,0,0,0,2698],"handle_lag":[0,0,0,0,0,0,0,0,0,0,0,0,0,2701],"backlog":12,"oldest_ns":1000000000}}}`,
+	} {
+		row := traffic.Row{Step: traffic.Minute, At: night.Add(time.Duration(minute) * time.Minute), Writer: "relay-a", Data: []byte(data)}
+		if err := m.AddTraffic(t.Context(), row); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // plan schedules two messages again and again, of which one is late, and one message once.

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
 )
@@ -89,7 +90,7 @@ func (m *memory) typed(t *testing.T, command, answer string) (screen string, cod
 	var out bytes.Buffer
 	p := &program{
 		env:   []string{"WAYBILL_STORE=sqlite:shop.db", "WAYBILL_BY=ann@desk"},
-		stdin: io.TeeReader(strings.NewReader(answer), &out), stdout: &out, stderr: &out, asks: answer != "",
+		stdin: io.TeeReader(strings.NewReader(answer), &out), stdout: &out, stderr: &out, asks: answer != "", now: func() time.Time { return m.now },
 		open: func(context.Context, opener.StoreConfig) (opener.Store, error) { return m, nil },
 	}
 	code = p.run(t.Context(), line[1:])

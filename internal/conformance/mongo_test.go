@@ -119,7 +119,7 @@ func TestMongoStore(t *testing.T) {
 	client := mongoClient(t, mongoURL(t))
 	own := func(s storetest.Store[*mongo.Session]) *mongoStore { return s.(*mongoStore) }
 	storetest.Run(t, storetest.Harness[*mongo.Session]{
-		Features: storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, Endless: true, NoForeignRows: true, ClashesAtOnce: true, InboxBatches: true, EndsTransactions: true},
+		Features: storetest.Features{Lanes: 64, Traffic: true, ConcurrentWriters: true, Persists: true, Endless: true, NoForeignRows: true, ClashesAtOnce: true, InboxBatches: true, EndsTransactions: true},
 		Open: func(t *testing.T) storetest.Store[*mongo.Session] {
 			return openMongo(t, mongoDatabase(t, client), &mongoClock{})
 		},

@@ -36,7 +36,7 @@ func (s *memStore) move(d time.Duration) {
 func TestMemStore(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, storetest.Harness[*memstore.Tx]{
-		Features: storetest.Features{Lanes: 64, Endless: true, HearsCommits: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true},
+		Features: storetest.Features{Lanes: 64, Traffic: true, Endless: true, HearsCommits: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true},
 		Open: func(*testing.T) storetest.Store[*memstore.Tx] {
 			s := &memStore{}
 			s.Store = memstore.New(memstore.WithClock(s.now))

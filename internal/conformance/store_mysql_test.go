@@ -214,7 +214,7 @@ func (s *mysqlStore) wipe() error {
 	}
 	for _, name := range []string{
 		"outbox_waiting", "outbox_archive", "scheduled", "schedules", "sagas", "saga_log", "dead_letters",
-		"audit_log", "inbox_leases", "idempotency_responses", "consumer_attempts", "consumer_offsets", "relays", "replays",
+		"audit_log", "inbox_leases", "idempotency_responses", "consumer_attempts", "consumer_offsets", "relays", "replays", "traffic",
 	} {
 		statements = append(statements, "DELETE FROM "+s.table(name))
 	}
@@ -234,7 +234,7 @@ func (m *mysqlServer) reopen(t *testing.T, s *mysqlStore) *mysqlStore {
 }
 
 func (m *mysqlServer) harness() storetest.Harness[*sql.Tx] {
-	h := sqlHarness(storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true, EndsTransactions: true}, "`key`")
+	h := sqlHarness(storetest.Features{Lanes: 64, Traffic: true, ConcurrentWriters: true, Persists: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true, EndsTransactions: true}, "`key`")
 	h.Break = breakMySQL
 	h.Exhaust = func(t *testing.T, s storetest.Store[*sql.Tx], c storetest.Counter, left int) {
 		t.Helper()

@@ -197,7 +197,7 @@ func wipeSQL(cfg pgstore.Config) string {
 	var b strings.Builder
 	for _, name := range []string{
 		"outbox", "outbox_waiting", "outbox_archive", "outbox_ids", "scheduled", "schedules", "sagas", "saga_log", "dead_letters",
-		"dead_letter_changes", "dead_letter_sums", "audit_log", "inbox", "inbox_compact", "inbox_scopes", "inbox_leases", "idempotency_responses", "consumer_attempts", "consumer_offsets", "relays", "replays", "effects",
+		"dead_letter_changes", "dead_letter_sums", "audit_log", "inbox", "inbox_compact", "inbox_scopes", "inbox_leases", "idempotency_responses", "consumer_attempts", "consumer_offsets", "relays", "replays", "traffic", "effects",
 	} {
 		fmt.Fprintf(&b, "DELETE FROM %s;\n", tableOf(cfg, name))
 	}
@@ -217,7 +217,7 @@ var identities = map[storetest.Counter]string{storetest.Positions: "position", s
 func postgresHarness[Tx any](p *postgres, open func(cfg pgstore.Config) (*pgstore.Store[Tx], error)) storetest.Harness[Tx] {
 	own := func(s storetest.Store[Tx]) *postgresStore[Tx] { return s.(*postgresStore[Tx]) }
 	return storetest.Harness[Tx]{
-		Features: storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, HearsCommits: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true, EndsTransactions: true, TerseInbox: p.cfg.CompactInbox},
+		Features: storetest.Features{Lanes: 64, Traffic: true, ConcurrentWriters: true, Persists: true, HearsCommits: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true, EndsTransactions: true, TerseInbox: p.cfg.CompactInbox},
 		Open: func(t *testing.T) storetest.Store[Tx] {
 			cfg := p.schema(t)
 			store, err := open(cfg)

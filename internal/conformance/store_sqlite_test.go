@@ -64,7 +64,7 @@ func openSQLite(t *testing.T, path, params string, cfg sqlitestore.Config) *sqli
 }
 
 func sqliteHarness(params string, cfg sqlitestore.Config) storetest.Harness[*sql.Tx] {
-	h := sqlHarness(storetest.Features{Lanes: 1, Persists: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true, EndsTransactions: true, KeepsAfterEnd: true}, "key")
+	h := sqlHarness(storetest.Features{Lanes: 1, Traffic: true, Persists: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true, EndsTransactions: true, KeepsAfterEnd: true}, "key")
 	h.Break = func(ctx context.Context, _ storetest.Store[*sql.Tx], tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT OR ROLLBACK INTO once (id) VALUES (1), (1)")
 		return err

@@ -17,7 +17,7 @@ func TestPostgres_Migrate(t *testing.T) {
 	for _, level := range []string{"read committed", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			e := newPostgres(t, level)
-			beforeTheLastStep(t, e)
+			beforeTheLastSteps(t, e)
 			for _, s := range migrateScenarios() {
 				t.Run(s.name, func(t *testing.T) { explore(t, e, s, atMost(20)) })
 			}
@@ -37,26 +37,26 @@ func migrateScenarios() []scenario[pgx.Tx] {
 	}
 }
 
-// beforeTheLastStep lets each run begin with the schema of the version before the newest.
-func beforeTheLastStep(t *testing.T, e *env[pgx.Tx]) {
+// beforeTheLastSteps lets each run begin with the oldest schema that this release works with.
+func beforeTheLastSteps(t *testing.T, e *env[pgx.Tx]) {
 	t.Helper()
 	opened, err := e.admin.open()
 	must(t, err)
 	store := opened.(*pgstore.Store[pgx.Tx])
 	steps := store.Migrations()
-	last := steps[len(steps)-1]
-	if last.Version-1 < pgstore.MinSchemaVersion {
-		t.Fatalf("this release works with schema version %d alone: there is nothing to explore", last.Version)
+	if len(steps) == pgstore.MinSchemaVersion {
+		t.Fatalf("this release works with schema version %d alone: there is nothing to explore", len(steps))
 	}
 	wipe := e.wipe
 	e.wipe = func(ctx context.Context) error {
 		if err := wipe(ctx); err != nil {
 			return err
 		}
-		if version, err := store.SchemaVersion(ctx); err != nil || version < last.Version {
-			return err
+		version, err := store.SchemaVersion(ctx)
+		for ; err == nil && version > pgstore.MinSchemaVersion; version-- {
+			err = e.admin.inTx(ctx, func(tx pgx.Tx) error { return e.admin.exec(ctx, tx, steps[version-1].Down) })
 		}
-		return e.admin.inTx(ctx, func(tx pgx.Tx) error { return e.admin.exec(ctx, tx, last.Down) })
+		return err
 	}
 }
 

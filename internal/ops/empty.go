@@ -12,6 +12,7 @@ const (
 	NoEntries         = "The audit log has no such entry."
 	NoSchedules       = "There are no recurring schedules."
 	NoScheduled       = "No message waits for its time."
+	NoTraffic         = "Nothing was recorded in this time."
 	NoInstances       = "There are no instances of sagas."
 	NoInstanceMatches = "No instance matches."
 )

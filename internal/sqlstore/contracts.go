@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
+	"github.com/waybill-go/waybill/traffic"
 )
 
 // Contracts are the contracts that every SQL store implements.
@@ -36,4 +37,5 @@ type Contracts[Tx any] interface {
 	saga.Inspector
 	saga.OperatorStore
 	schedule.OperatorStore
+	traffic.Store
 }

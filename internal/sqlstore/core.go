@@ -25,6 +25,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
+	"github.com/waybill-go/waybill/traffic"
 )
 
 // Core implements the parts of a store whose statements may differ from database to database, but not their
@@ -116,6 +117,7 @@ type Methods[Tx any] interface {
 	saga.Store[Tx]
 	saga.OperatorStore
 	schedule.OperatorStore
+	traffic.Store
 }
 
 // Statements are the SQL texts that [Core] runs: those of sql/*.sql here, and of the store. The methods say
@@ -160,6 +162,7 @@ type Statements struct {
 	Leases    LeaseStatements    `sql:"lease_"`
 	Offsets   OffsetStatements   `sql:"offset_"`
 	Responses ResponseStatements `sql:"response_"`
+	Traffic   TrafficStatements  `sql:"traffic_"`
 	Cleanup   Cleanup            `sql:"cleanup_"`
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
+	"github.com/waybill-go/waybill/traffic"
 )
 
 // data is what the store holds. The map that a message is in is its state, as the table is in the
@@ -40,6 +41,7 @@ type data struct {
 	offsets   map[inbox.Partition]contract.Progress
 	leases    map[string]leaseRow
 	responses map[string]savedResponse
+	traffic   map[trafficKey]traffic.Row
 	values    map[string]any
 }
 
@@ -51,7 +53,7 @@ func newData() data {
 		attempts: make(map[inbox.Key]*rows.Attempt), relays: make(map[string]*rows.Relay), lanes: make(map[int]*rows.Lane), drawn: make(map[rows.Counter]int64),
 		offsets: make(map[inbox.Partition]contract.Progress), leases: make(map[string]leaseRow), responses: make(map[string]savedResponse),
 		sagas: make(map[saga.ID]saga.Instance), sagaLog: make(map[saga.ID][]saga.Entry),
-		tokens: make(map[string]int64), schedules: make(map[string]schedule.State), values: make(map[string]any),
+		tokens: make(map[string]int64), schedules: make(map[string]schedule.State), traffic: make(map[trafficKey]traffic.Row), values: make(map[string]any),
 	}
 	for n := range lanehash.Count {
 		d.lanes[n] = &rows.Lane{Number: n}

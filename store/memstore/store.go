@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/schedule"
+	"github.com/waybill-go/waybill/traffic"
 )
 
 // engine implements the operations on rows, the same in all stores that run it.
@@ -60,6 +61,7 @@ var (
 	_ schedule.Store[*Tx]    = (*Store)(nil)
 	_ schedule.Source        = (*Store)(nil)
 	_ schedule.OperatorStore = (*Store)(nil)
+	_ traffic.Store          = (*Store)(nil)
 	_ contract.Batcher[*Tx]  = (*Store)(nil)
 )
 

@@ -107,6 +107,7 @@ func (s *Store) indexes() []collectionIndexes {
 		{s.attempts, indexes(index("due_at"), index("_id.message"))},
 		{s.relays, indexes(index("until"))},
 		{s.lanes, indexes(index("owner"))},
+		{s.traffic, indexes(index("_id.step", "_id.at", "_id.writer"))},
 	}
 }
 

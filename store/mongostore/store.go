@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/internal/wakeup"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/traffic"
 )
 
 // engine implements the operations on rows, the same in all stores that run it.
@@ -30,7 +31,7 @@ type Store struct {
 	// The collection that a message is in is its state, as the table is in the SQL stores.
 	outbox, waiting, archive, ids, scheduled, letters *mongo.Collection
 
-	audit, replays, inbox, leases, attempts, relays, lanes, counters *mongo.Collection
+	audit, replays, inbox, leases, attempts, relays, lanes, counters, traffic *mongo.Collection
 }
 
 var (
@@ -48,6 +49,7 @@ var (
 	_ deadletter.Auditor               = (*Store)(nil)
 	_ deadletter.Canceller             = (*Store)(nil)
 	_ janitor.Store                    = (*Store)(nil)
+	_ traffic.Store                    = (*Store)(nil)
 )
 
 // New returns the store in db, which must be of a replica set or a sharded cluster, because
@@ -63,7 +65,7 @@ func New(db *mongo.Database, cfg Config) (*Store, error) {
 		cfg: cfg, db: db,
 		outbox: c("outbox"), waiting: c("outbox_waiting"), archive: c("outbox_archive"), ids: c("outbox_ids"),
 		scheduled: c("scheduled"), letters: c("dead_letters"), audit: c("audit"), replays: c("replays"),
-		inbox: c("inbox"), leases: c(leaseKeys), attempts: c("consumer_attempts"), relays: c("relays"), lanes: c("relay_lanes"), counters: c("counters"),
+		inbox: c("inbox"), leases: c(leaseKeys), attempts: c("consumer_attempts"), relays: c("relays"), lanes: c("relay_lanes"), counters: c("counters"), traffic: c("traffic"),
 	}
 	s.engine, s.tables = rows.NewEngine[*mongo.Session](database{s}), s.newTables()
 	return s, nil

@@ -17,7 +17,7 @@ const (
 var tables = [...]string{
 	"settings", "locks", "outbox", "outbox_waiting", "outbox_archive", "outbox_ids", "scheduled", "schedules", "dead_letters",
 	"audit_log", "inbox", "inbox_record", "inbox_leases", "idempotency_responses", "consumer_attempts", "consumer_offsets", "relays", "relay_lanes", "messages", "schema_versions", "replays",
-	"sagas", "saga_log",
+	"sagas", "saga_log", "traffic",
 }
 
 // tableSQL are the options of each table. Texts that are not compared are UTF-8, whatever the

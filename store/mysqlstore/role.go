@@ -59,6 +59,7 @@ var keeping = []grant{
 	{"SELECT", []string{"outbox_waiting"}},
 	{"SELECT, UPDATE", []string{"locks"}},
 	{"DELETE, " + seeResponses, []string{"idempotency_responses"}},
+	{"SELECT, INSERT, DELETE", []string{"traffic"}}, // which each service records and rolls up
 }
 
 // grants is what each role needs in addition to that. A row lock needs UPDATE or DELETE on the table,
@@ -118,7 +119,7 @@ var revoked = map[Role][]grant{
 // readable are the tables that a person may read.
 var readable = []string{
 	"audit_log", "consumer_attempts", "consumer_offsets", "dead_letters", "inbox", "inbox_leases", "messages", "outbox", "outbox_archive", "outbox_ids",
-	"outbox_waiting", "relay_lanes", "relays", "replays", "scheduled", "schedules", "sagas", "saga_log",
+	"outbox_waiting", "relay_lanes", "relays", "replays", "scheduled", "schedules", "sagas", "saga_log", "traffic",
 }
 
 // RolesSQL returns a script that creates the roles, each named prefix followed by its job, and grants

@@ -18,7 +18,7 @@ var tables = [...]string{
 	"clock", "lane", "storable", "schema_versions", "wakeups", "wake_relays", "complete_message",
 	"dead_letter_changes", "dead_letter_sums", "count_letters", "note_resolved", "with_attempt", "audit_log", "replays",
 	"inbox_compact", "inbox_scopes", "inbox_key", "inbox_record", "locks", "add_archive_day", "drop_archive_day", "purge_audit",
-	"default_source",
+	"default_source", "traffic",
 }
 
 // textTables are those of which texts have literals, too.

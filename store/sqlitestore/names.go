@@ -21,7 +21,7 @@ var tables = [...]string{
 	"inbox", "inbox_type", "inbox_processed", "inbox_record", "inbox_record_check", "inbox_record_answer", "inbox_leases", "idempotency_responses", "idempotency_responses_expiry", "inbox_leases_seen", "consumer_attempts", "consumer_offsets", "relays", "relay_lanes", "messages", "schema_versions",
 	"replays", "dead_letters_replay", "scheduled_token", "schedules", "schedules_next",
 	"sagas", "sagas_status", "sagas_ended", "saga_log",
-	"outbox_new", "outbox_waiting_new", "outbox_ids_new", "outbox_id", "outbox_waiting_id", "outbox_ids_id",
+	"outbox_new", "outbox_waiting_new", "outbox_ids_new", "outbox_id", "outbox_waiting_id", "outbox_ids_id", "traffic",
 }
 
 // columnsSQL are the columns of a message without defaults, for tables behind the outbox.

@@ -82,6 +82,9 @@ type Features struct {
 	// Sagas says that the store is a [saga.Store] and a [saga.OperatorStore].
 	Sagas bool
 
+	// Traffic says that the store is a [traffic.Store].
+	Traffic bool
+
 	// Endless says that a test cannot bring the counters of the store near their end.
 	Endless bool
 
@@ -198,6 +201,7 @@ func runGroups[Tx any](t *testing.T, h Harness[Tx], chosen func(group string) bo
 		{"run requeued", runRequeuedTests[Tx]()},
 		{"take requeued", takeRequeuedTests[Tx]()},
 		{"janitor", janitorTests[Tx]()},
+		{"traffic", trafficTests[Tx]()},
 		{"restart", restartTests[Tx]()},
 	}
 	for _, g := range groups {

@@ -67,6 +67,7 @@ var keeping = []grant{
 	{"SELECT", responseColumns, []string{"idempotency_responses"}},
 	{"UPDATE", "expires_at", []string{"idempotency_responses"}}, // to lock rows
 	{"DELETE", "", []string{"idempotency_responses"}},
+	{"SELECT, INSERT, DELETE", "", []string{"traffic"}}, // which each service records and rolls up
 }
 
 // grants is what each role needs in addition to what PUBLIC has: USAGE on the schema, and the right
@@ -132,7 +133,7 @@ var grants = map[Role][]grant{
 // readable are the tables that a person may read.
 var readable = []string{
 	"audit_log", "consumer_attempts", "consumer_offsets", "dead_letter_changes", "dead_letter_sums", "dead_letters", "inbox", "inbox_compact", "inbox_leases", "inbox_scopes", "messages", "outbox", "outbox_archive", "outbox_ids",
-	"outbox_waiting", "relay_lanes", "relays", "replays", "schema_versions", "scheduled", "schedules", "sagas", "saga_log",
+	"outbox_waiting", "relay_lanes", "relays", "replays", "schema_versions", "scheduled", "schedules", "sagas", "saga_log", "traffic",
 }
 
 const (

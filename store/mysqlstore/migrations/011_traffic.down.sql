@@ -1,0 +1,2 @@
+DROP TABLE IF EXISTS {traffic};
+DELETE FROM {schema_versions} WHERE version = 11;

@@ -1,0 +1,2 @@
+-- name: traffic_add
+{add_traffic} {or_none}

@@ -1,0 +1,2 @@
+DROP TABLE {traffic};
+DELETE FROM {schema_versions} WHERE version = 18;
