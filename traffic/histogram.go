@@ -1,9 +1,6 @@
 package traffic
 
-import (
-	"math/bits"
-	"time"
-)
+import "time"
 
 // Histogram counts durations. Element 0 counts those up to a millisecond, each other one those up to twice
 // the limit of the one before, and the last possible one, of [maxBuckets], all that are longer.
@@ -23,11 +20,11 @@ func (h *Histogram) add(d time.Duration) {
 
 // bucketOf returns the element that counts d.
 func bucketOf(d time.Duration) int {
-	if d <= time.Millisecond {
-		return 0
+	i := 0
+	for limit := time.Millisecond; d > limit && i < maxBuckets-1; limit *= 2 {
+		i++
 	}
-	millis := uint64((d + time.Millisecond - 1) / time.Millisecond)
-	return min(bits.Len64(millis-1), maxBuckets-1)
+	return i
 }
 
 // merge adds the counts of other. What a foreign program has stored beyond the last element is left out.

@@ -63,6 +63,7 @@ var exceptions = []exception{
 	{"G404", "store/mongostore/transaction.go", "jitter"},
 	{"G404", "relay/", "a name for this relay, and the seed of its jitter"},
 	{"G404", "schedule/state.go", "a number that tells versions apart"},
+	{"G404", "traffic/recorder.go", "jitter"},
 	{"G404", "store/storetest/", "the seed of a test, which is printed"},
 
 	{"G602", "store/redisstore/", "slices of one length"},
