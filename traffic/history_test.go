@@ -155,3 +155,19 @@ func TestInterval_Encode(t *testing.T) {
 		}
 	}
 }
+
+// TestRollUp_LateRow: what a process records after its minute was merged is merged, too.
+func TestRollUp_LateRow(t *testing.T) {
+	t.Parallel()
+	s := &shelf{}
+	for n := range 3 {
+		s.rows = append(s.rows, row(Minute, start.Add(time.Duration(n)*time.Minute), "a", "orders", 1))
+		if err := RollUp(t.Context(), s, start.Add(3*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := Load(t.Context(), s, 10*time.Hour, start.Add(5*time.Hour))
+	if got := h.Total(Selection{}).Published; err != nil || got != 3 {
+		t.Errorf("%d messages are counted, %v, want 3", got, err)
+	}
+}

@@ -68,7 +68,7 @@ func (s *shelf) ReplaceTraffic(_ context.Context, old []Row, sum *Row) error {
 		}
 		s.rows = slices.Delete(s.rows, i, i+1)
 	}
-	if sum != nil {
+	if sum != nil && s.find(*sum) < 0 {
 		s.rows = append(s.rows, *sum)
 	}
 	return nil
