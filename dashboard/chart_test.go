@@ -81,6 +81,7 @@ func TestTraffic_Page(t *testing.T) {
 		"/traffic?topic=%3Cb%3Eorders":   {"Only topic &lt;b&gt;orders", "10 at most"},
 		"/traffic?consumer=mailer":       {"Only consumer mailer", "handled: 0 at the end, 2 at most"},
 		"/traffic?relay=relay-a":         {"Only relay relay-a", "10 at most"},
+		"/consumers":                     {"In the last hour", `href="./traffic?span=hour&amp;consumer=mailer"`},
 		"/traffic?span=week":             {"Messages per second"},
 		"/traffic?span=year&topic=other": {"Only topic other"},
 	} {
@@ -91,6 +92,20 @@ func TestTraffic_Page(t *testing.T) {
 				t.Errorf("%s is without %q", path, text)
 			}
 		}
+	}
+}
+
+// TestTraffic_Quiet: the overview shows no charts of nothing.
+func TestTraffic_Quiet(t *testing.T) {
+	t.Parallel()
+	f := full()
+	f.quiet = true
+	d := newDashboard(t, testConfig(t, f))
+	if body := (asked{path: "/", token: secrets["reader"]}).send(d).Body.String(); strings.Contains(body, "Messages per second") {
+		t.Error("the overview has charts without any traffic")
+	}
+	if body := (asked{path: "/consumers", token: secrets["reader"]}).send(d).Body.String(); strings.Contains(body, "In the last hour") {
+		t.Error("the page of consumers has a table without any traffic")
 	}
 }
 

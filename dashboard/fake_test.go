@@ -37,6 +37,7 @@ type fake struct {
 	counted int   // calls of OutboxStats
 	filter  deadletter.Filter
 	panics  bool
+	quiet   bool // there was no traffic
 
 	messages []inspect.MessageState
 	searches []inspect.Filter // but for those of the flow

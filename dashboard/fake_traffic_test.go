@@ -16,7 +16,7 @@ func (f *fake) ReplaceTraffic(context.Context, []traffic.Row, *traffic.Row) erro
 func (f *fake) Traffic(_ context.Context, step time.Duration, from, to time.Time) ([]traffic.Row, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if step != traffic.Minute || f.fail != nil {
+	if step != traffic.Minute || f.quiet || f.fail != nil {
 		return []traffic.Row{}, f.fail
 	}
 	return []traffic.Row{{Step: step, At: to.Add(-10 * time.Minute).Truncate(step), Writer: "a", Data: []byte(`{

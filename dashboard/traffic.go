@@ -62,7 +62,7 @@ func (d *Dashboard) trafficPage(c *call) error {
 	p.Charts = chartsOf(&h, p.Selected)
 	p.Rows = latestFirst(ops.Busy(ops.TrafficRows(&h, p.Selected)))
 	p.Topics = ops.TrafficOf(&h, p.Names.Topics, func(name string) traffic.Selection { return traffic.Selection{Topic: name} })
-	p.Consumers = ops.TrafficOf(&h, p.Names.Consumers, func(name string) traffic.Selection { return traffic.Selection{Consumer: name} })
+	p.Consumers = ops.TrafficOf(&h, p.Names.Consumers, ofConsumer)
 	p.Relays = ops.TrafficOf(&h, p.Names.Relays, func(name string) traffic.Selection { return traffic.Selection{Relay: name} })
 	return c.show(http.StatusOK, "traffic", "Traffic", p)
 }
@@ -176,8 +176,17 @@ func valuesOf(rows []ops.TrafficRow, f figure) []float64 {
 	return values
 }
 
-// lastHour returns the charts of the overview.
+// lastHour returns the charts of the overview, none if there was no traffic.
 func (d *Dashboard) lastHour(c *call) []drawing {
+	h := d.trafficOfHour(c)
+	if h == nil || len(ops.Busy(ops.TrafficRows(h, traffic.Selection{}))) == 0 {
+		return nil
+	}
+	return chartsOf(h, traffic.Selection{})[:chartsOnTop]
+}
+
+// trafficOfHour returns the history of the last hour, nil if the store keeps none, or it could not be read.
+func (d *Dashboard) trafficOfHour(c *call) *traffic.History {
 	if d.traffic == nil {
 		return nil
 	}
@@ -185,8 +194,19 @@ func (d *Dashboard) lastHour(c *call) []drawing {
 	if c.partial(err) != nil {
 		return nil
 	}
-	return chartsOf(&h, traffic.Selection{})[:chartsOnTop]
+	return &h
 }
+
+// busyConsumers are those that have handled messages in the last hour, or failed to.
+func (d *Dashboard) busyConsumers(c *call) []ops.NamedTraffic {
+	h := d.trafficOfHour(c)
+	if h == nil {
+		return nil
+	}
+	return ops.TrafficOf(h, h.Names().Consumers, ofConsumer)
+}
+
+func ofConsumer(name string) traffic.Selection { return traffic.Selection{Consumer: name} }
 
 // chartsOnTop is how many charts the overview shows.
 const chartsOnTop = 4

@@ -101,7 +101,7 @@ func (s *Stage) Fill(ctx context.Context) error {
 		_, err := w.Enqueue(ctx, tx, msgs...)
 		return outbox.Batch{}, err
 	})
-	return errors.Join(err, s.plan(ctx), s.fillSagas(ctx))
+	return errors.Join(err, s.plan(ctx), s.fillSagas(ctx), s.fillTraffic(ctx))
 }
 
 // plan schedules messages again and again, and some once.
