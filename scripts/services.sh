@@ -274,10 +274,11 @@ browser() {
 
 languages() {
   local missing=()
+  command -v curl >/dev/null || missing+=(curl) # the tutorial types it
   command -v python3 >/dev/null || missing+=(python3)
   command -v node >/dev/null || missing+=(nodejs)
   if [ ${#missing[@]} -eq 0 ]; then
-    say "python3 and node are there"
+    say "curl, python3 and node are there"
     return
   fi
   require_root "not installed: ${missing[*]}"
